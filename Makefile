@@ -1,0 +1,113 @@
+# The tasks, as people and CI run them. Each sets up what it needs in .venv with pip alone.
+#
+#   make demo     a trained voice-activity model with one arena, end to end
+#   make test     linters, types, Python tests
+#   make check    GoogleTest suite, plain and with sanitizers; clang-tidy; exported symbols
+#   make format   formats Python and C++
+#   make clean    removes builds, not .venv
+
+PYTHON ?= python3
+JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+
+VENV := .venv
+BIN := $(VENV)/bin
+PY := $(BIN)/python
+PIP := $(PY) -m pip --disable-pip-version-check
+SAY := @printf '\n== %s\n'
+
+CPP_CODE := $(shell find runtime -name '*.h' -o -name '*.cpp')
+SOURCES := $(shell find src runtime schema -type f -not -path '*/__pycache__/*') \
+	pyproject.toml CMakeLists.txt LICENSE
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help install demo test check format clean lint cpp-test cpp-sanitize cpp-lint googletest
+
+help:
+	@sed -n '/^$$/q; s/^# \{0,1\}//p' Makefile
+
+# --- Set-up ---
+
+$(PY):
+	$(SAY) 'virtual environment $(VENV)'
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and \
+		"expected Python 3.10 or later but found " + sys.version.split()[0] + \
+		": set PYTHON=/path/to/python")'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.requirements: pyproject.toml .ci/requirements.py | $(PY)
+	$(SAY) 'requirements (ExecuTorch and PyTorch: some hundred MB the first time)'
+	$(PIP) install --upgrade --progress-bar off 'pip>=25'
+	$(PY) .ci/requirements.py > $(VENV)/requirements.txt
+	$(PIP) install --progress-bar off -r $(VENV)/requirements.txt
+	@touch $@
+
+# Without its dependencies: the example reads the weights only.
+$(VENV)/.silero: $(VENV)/.requirements
+	$(SAY) 'weights of the example'
+	$(PIP) install --progress-bar off --no-deps 'silero-vad==6.2.3'
+	@touch $@
+
+$(VENV)/.installed: $(VENV)/.requirements $(SOURCES)
+	$(SAY) 'pte-arenas'
+	$(PIP) install --no-build-isolation --no-deps .
+	@touch $@
+
+install: $(VENV)/.installed
+
+# --- Tasks ---
+
+demo: $(VENV)/.installed $(VENV)/.silero
+	$(SAY) 'demo'
+	$(PY) -m examples.silero_vad
+
+test: lint $(VENV)/.installed $(VENV)/.silero
+	$(SAY) 'pytest'
+	$(PY) -m pytest
+
+lint: $(VENV)/.requirements
+	$(SAY) 'ruff, mypy, clang-format'
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/clang-format --dry-run -Werror $(CPP_CODE)
+
+format: $(VENV)/.requirements
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+	$(BIN)/clang-format -i $(CPP_CODE)
+
+check: cpp-test cpp-sanitize cpp-lint $(VENV)/.installed
+	$(SAY) 'exported symbols'
+	$(PY) -m pytest -q tests/test_exported_symbols.py
+
+clean:
+	rm -rf build
+
+# --- C++ tests ---
+
+CMAKE := $(BIN)/cmake
+CTEST := $(BIN)/ctest
+CONFIGURE := $(CMAKE) -S . -G Ninja -DCMAKE_MAKE_PROGRAM=$(CURDIR)/$(BIN)/ninja \
+	-DPython_EXECUTABLE=$(CURDIR)/$(PY) -DPTE_ARENAS_BUILD_TESTS=ON -DPTE_ARENAS_BUILD_PYTHON=OFF
+
+googletest: $(VENV)/.requirements
+	@.ci/googletest $(CMAKE)
+
+cpp-test: googletest
+	$(SAY) 'GoogleTest'
+	$(CONFIGURE) -B build/cpp-test -DCMAKE_BUILD_TYPE=Release
+	$(CMAKE) --build build/cpp-test -j $(JOBS)
+	$(CTEST) --test-dir build/cpp-test --output-on-failure --no-tests=error -j $(JOBS)
+
+# The analysis reads how cpp-test compiles each file.
+cpp-lint: cpp-test
+	$(SAY) 'clang-tidy'
+	$(PIP) install -q --progress-bar off 'clang-tidy==23.1.4'
+	ls runtime/src/*.cpp | xargs -P $(JOBS) -n 1 $(BIN)/clang-tidy -p build/cpp-test --quiet
+
+cpp-sanitize: googletest
+	$(SAY) 'GoogleTest with AddressSanitizer and UBSan'
+	$(CONFIGURE) -B build/cpp-sanitize -DCMAKE_BUILD_TYPE=RelWithDebInfo -DPTE_ARENAS_SANITIZE=ON
+	$(CMAKE) --build build/cpp-sanitize -j $(JOBS)
+	$(CTEST) --test-dir build/cpp-sanitize --output-on-failure --no-tests=error -j $(JOBS)

@@ -1,0 +1,1 @@
+"""Real models, exported and run with program-scoped arenas."""

@@ -1,0 +1,76 @@
+#pragma once
+
+#include <executorch/extension/arenas/arena_pool.h>
+#include <executorch/extension/arenas/arena_program.h>
+#include <executorch/extension/arenas/namespace.h>
+#include <executorch/extension/memory_allocator/malloc_memory_allocator.h>
+#include <executorch/runtime/backend/backend_options_map.h>
+#include <executorch/runtime/core/hierarchical_allocator.h>
+#include <executorch/runtime/core/result.h>
+#include <executorch/runtime/core/span.h>
+#include <executorch/runtime/executor/memory_manager.h>
+#include <executorch/runtime/executor/method.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace executorch {
+namespace extension {
+namespace ET_ARENAS_NAMESPACE {
+
+/**
+ * A method of a session with the memory that is its own.
+ *
+ * Bound memory ids are the session's arenas; the others, private to this
+ * method, start as zeros and end with it.
+ */
+class ET_ARENAS_API LoadedMethod final {
+ public:
+  using Method = executorch::ET_RUNTIME_NAMESPACE::Method;
+
+  /**
+   * Loads a method over arenas. Writes no byte of them.
+   *
+   * @param[in] program Must outlive the method.
+   * @param[in] arenas Must outlive the method.
+   * @param[in] name Name of the method.
+   * @param[in] backend_options Options for the delegates; may be null.
+   *
+   * @retval Error::NotFound No method has this name.
+   * @retval Error::MemoryAllocationFailed No memory for the private buffers.
+   * @returns Other errors of `Program::load_method()`.
+   */
+  static runtime::Result<std::unique_ptr<LoadedMethod>> load(
+      const ArenaProgram& program, const ArenaPool& arenas, const char* name,
+      const runtime::LoadBackendOptionsMap* backend_options);
+
+  LoadedMethod(const LoadedMethod&) = delete;
+  LoadedMethod& operator=(const LoadedMethod&) = delete;
+
+  const std::string& name() const { return name_; }
+
+  /// Valid as long as this object. Whoever calls it directly sees to it that no
+  /// other call uses the session meanwhile; see `Session::use()`.
+  Method& method() { return *method_; }
+
+ private:
+  LoadedMethod(const char* name, std::vector<ZeroedMemory> private_memory,
+               std::vector<runtime::Span<uint8_t>> planned);
+
+  std::string name_;
+  std::vector<ZeroedMemory> private_memory_;
+  std::vector<runtime::Span<uint8_t>> planned_spans_;
+  MallocMemoryAllocator method_allocator_;
+  MallocMemoryAllocator temp_allocator_;
+  runtime::HierarchicalAllocator planned_memory_;
+  runtime::MemoryManager memory_manager_;
+  // Last, so that it goes before the memory it lives in.
+  std::optional<Method> method_;
+};
+
+}  // namespace ET_ARENAS_NAMESPACE
+}  // namespace extension
+}  // namespace executorch

@@ -1,0 +1,177 @@
+#pragma once
+
+#include <executorch/extension/arenas/arena_pool.h>
+#include <executorch/extension/arenas/arena_program.h>
+#include <executorch/extension/arenas/loaded_method.h>
+#include <executorch/extension/arenas/namespace.h>
+#include <executorch/runtime/backend/backend_options_map.h>
+#include <executorch/runtime/backend/options.h>
+#include <executorch/runtime/core/error.h>
+#include <executorch/runtime/core/evalue.h>
+#include <executorch/runtime/core/result.h>
+#include <executorch/runtime/core/span.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+namespace executorch {
+namespace extension {
+namespace ET_ARENAS_NAMESPACE {
+
+struct SessionOptions {
+  /// Lets XNNPACK methods share packed weights. Without it every load of a
+  /// method makes its own copy of them.
+  bool xnnpack_weight_cache = true;
+
+  /// Options for delegates when methods are loaded, or null. What is given for
+  /// XNNPACK replaces the weight cache above. Must outlive the session.
+  const runtime::LoadBackendOptionsMap* backend_options = nullptr;
+};
+
+/**
+ * One set of a program's arenas, and the methods loaded over them.
+ *
+ * State lives from `create()` or `reset()` to the end of the session; loading,
+ * unloading and reloading a method never writes it. Sessions of one program are
+ * independent and may run in parallel. One session is externally synchronised:
+ * calls that overlap on it return Error::InvalidState.
+ */
+class ET_ARENAS_API Session final {
+ public:
+  /**
+   * Allocates the arenas and writes their initial values.
+   *
+   * @param[in] program Shared with other sessions.
+   * @param[in] options See there.
+   *
+   * @retval Error::NotSupported An arena is declared on a device.
+   * @retval Error::MemoryAllocationFailed The system has no memory for an arena.
+   * @returns Other errors of the data loader.
+   */
+  static runtime::Result<std::unique_ptr<Session>> create(
+      std::shared_ptr<const ArenaProgram> program,
+      const SessionOptions& options = {});
+
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  /**
+   * Loads a method, unless it is loaded.
+   *
+   * @returns The method, valid until it is unloaded or the session ends.
+   * @retval Error::NotFound No method has this name.
+   * @retval Error::InvalidState Another call uses the session.
+   * @returns Other errors of `Program::load_method()`.
+   */
+  runtime::Result<LoadedMethod*> load_method(const std::string& name);
+
+  /**
+   * Frees a method and the memory that is its own; arenas stay as they are.
+   * State that the method kept in private memory is lost.
+   *
+   * @retval Error::Ok Also if the method was not loaded.
+   * @retval Error::NotFound No method has this name.
+   * @retval Error::InvalidState Another call uses the session.
+   */
+  runtime::Error unload_method(const std::string& name);
+
+  /// The method if it is loaded, else null.
+  LoadedMethod* loaded_method(const std::string& name) const;
+
+  /// Counts calls that unloaded a method: as long as it stays the same, so do
+  /// the pointers that `load_method()` gave out.
+  uint64_t num_unloads() const { return num_unloads_; }
+
+  /**
+   * Sets the inputs of a method, executes it and gets its outputs.
+   *
+   * @param[in] method From this session.
+   * @param[in] inputs One value for each input.
+   * @param[out] outputs Room for as many values as the method has outputs.
+   *     Tensors among them point into the session's memory and are valid until
+   *     its next call.
+   *
+   * @retval Error::InvalidArgument A number, type or shape does not fit.
+   * @retval Error::InvalidState Another call uses the session.
+   * @returns Other errors of `Method::execute()`.
+   */
+  runtime::Error execute(LoadedMethod& method,
+                         runtime::Span<const runtime::EValue> inputs,
+                         runtime::Span<runtime::EValue> outputs);
+
+  /// The same by name; loads the method if need be.
+  runtime::Result<std::vector<runtime::EValue>> execute(
+      const std::string& method, runtime::Span<const runtime::EValue> inputs);
+
+  /**
+   * Gives arenas their initial values again.
+   *
+   * @retval Error::NotFound No arena or slot has this name.
+   * @retval Error::InvalidState Another call uses the session.
+   * @returns Other errors of the data loader.
+   */
+  runtime::Error reset();
+  runtime::Error reset(std::string_view arena);
+  runtime::Error reset(std::string_view arena, std::string_view slot);
+
+  /// The bytes of an arena, valid as long as the session.
+  /// @retval Error::NotFound No arena has this name.
+  runtime::Result<runtime::Span<uint8_t>> arena(std::string_view name) const;
+
+  /// The bytes of a slot, valid as long as the session.
+  /// @retval Error::NotFound No arena or slot has this name.
+  runtime::Result<runtime::Span<uint8_t>> slot(std::string_view arena,
+                                               std::string_view name) const;
+
+  const ArenaProgram& program() const { return *program_; }
+
+  /// The right to use the session, taken by every call above.
+  class Use final {
+   public:
+    explicit Use(std::atomic<bool>& in_use)
+        : in_use_(in_use.exchange(true, std::memory_order_acquire) ? nullptr
+                                                                   : &in_use) {}
+    Use(const Use&) = delete;
+    Use& operator=(const Use&) = delete;
+    ~Use() {
+      if (in_use_ != nullptr) {
+        in_use_->store(false, std::memory_order_release);
+      }
+    }
+
+    /// False if another call has it.
+    bool ok() const { return in_use_ != nullptr; }
+
+   private:
+    std::atomic<bool>* in_use_;
+  };
+
+  /// For a caller who works on `LoadedMethod::method()` directly.
+  Use use() { return Use(in_use_); }
+
+ private:
+  Session(std::shared_ptr<const ArenaProgram> program, ArenaPool pool,
+          const SessionOptions& options);
+
+  runtime::Result<LoadedMethod*> load_in_use(const std::string& name);
+  runtime::Error execute_in_use(LoadedMethod& method,
+                                runtime::Span<const runtime::EValue> inputs,
+                                runtime::Span<runtime::EValue> outputs);
+
+  std::shared_ptr<const ArenaProgram> program_;
+  ArenaPool pool_;
+  runtime::BackendOptions<1> xnnpack_options_;
+  runtime::LoadBackendOptionsMap backend_options_;
+  std::unordered_map<std::string, std::unique_ptr<LoadedMethod>> methods_;
+  uint64_t num_unloads_ = 0;
+  std::atomic<bool> in_use_{false};
+};
+
+}  // namespace ET_ARENAS_NAMESPACE
+}  // namespace extension
+}  // namespace executorch

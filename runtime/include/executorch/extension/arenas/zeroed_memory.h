@@ -1,0 +1,64 @@
+#pragma once
+
+#include <executorch/extension/arenas/namespace.h>
+#include <executorch/runtime/core/result.h>
+#include <executorch/runtime/core/span.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace executorch {
+namespace extension {
+namespace ET_ARENAS_NAMESPACE {
+
+/**
+ * A block of host memory that starts as zeros.
+ *
+ * Large blocks are pages that the system maps when they are first touched, so
+ * that their size costs neither time nor resident memory. Owns the block.
+ */
+class ET_ARENAS_API ZeroedMemory final {
+ public:
+  /**
+   * @param[in] size In bytes; 0 gives a block of no bytes at a valid address.
+   * @param[in] alignment Of the first byte; a power of two.
+   *
+   * @retval Error::InvalidArgument `size + alignment` overflows, or `alignment`
+   *     is no power of two.
+   * @retval Error::MemoryAllocationFailed The system has no such block.
+   */
+  static runtime::Result<ZeroedMemory> allocate(size_t size, size_t alignment);
+
+  ZeroedMemory(ZeroedMemory&& other) noexcept;
+  ZeroedMemory& operator=(ZeroedMemory&& other) noexcept;
+  ZeroedMemory(const ZeroedMemory&) = delete;
+  ZeroedMemory& operator=(const ZeroedMemory&) = delete;
+  ~ZeroedMemory();
+
+  /// The block; valid as long as this object or the one it was moved to.
+  runtime::Span<uint8_t> span() const { return {data_, size_}; }
+
+  /**
+   * Makes a range of bytes zeros again. Whole pages of large blocks go back to
+   * the system where it can take them.
+   *
+   * @param[in] offset,size A range inside the block.
+   */
+  void zero(size_t offset, size_t size);
+
+ private:
+  ZeroedMemory(uint8_t* data, size_t size, void* base, size_t mapped_size)
+      : data_(data), size_(size), base_(base), mapped_size_(mapped_size) {}
+
+  void free();
+
+  uint8_t* data_;
+  size_t size_;
+  /// What to give back: a mapping, or a block of malloc if `mapped_size_` is 0.
+  void* base_;
+  size_t mapped_size_;
+};
+
+}  // namespace ET_ARENAS_NAMESPACE
+}  // namespace extension
+}  // namespace executorch

@@ -1,0 +1,100 @@
+#pragma once
+
+#include <executorch/extension/arenas/arena_program.h>
+#include <executorch/extension/arenas/session.h>
+#include <nanobind/nanobind.h>
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "signature.h"
+
+namespace pte_arenas {
+
+class SessionHandle;
+
+/// A program as Python holds it.
+class ProgramHandle final {
+ public:
+  using Program = executorch::extension::arenas::ArenaProgram;
+
+  /// Maps a file. Throws InvalidProgramError or RuntimeError.
+  static ProgramHandle from_file(const std::string& path);
+
+  /// Keeps the bytes alive instead of copying them.
+  static ProgramHandle from_bytes(nanobind::bytes data);
+
+  /// In the order of the file.
+  std::vector<std::string> method_names() const;
+
+  /// Plain values for pte_arenas.layout: a dict per arena.
+  nanobind::list arenas() const;
+
+  std::shared_ptr<SessionHandle> session() const;
+
+  const std::shared_ptr<const Program>& program() const { return program_; }
+
+ private:
+  explicit ProgramHandle(std::shared_ptr<const Program> program)
+      : program_(std::move(program)) {}
+
+  std::shared_ptr<const Program> program_;
+};
+
+class MethodHandle;
+
+/**
+ * A session as Python holds it: serialised by a mutex, which is only taken
+ * without the GIL, so that neither can wait for the other.
+ */
+class SessionHandle final : public std::enable_shared_from_this<SessionHandle> {
+ public:
+  using Session = executorch::extension::arenas::Session;
+
+  explicit SessionHandle(std::unique_ptr<Session> session)
+      : session_(std::move(session)) {}
+
+  MethodHandle load_method(const std::string& name);
+  void unload_method(const std::string& name);
+  void reset(std::optional<std::string_view> arena,
+             std::optional<std::string_view> slot);
+
+  /// A torch tensor over the slot's bytes, which keeps this session alive.
+  nanobind::object slot_tensor(std::string_view arena, std::string_view slot);
+
+ private:
+  friend class MethodHandle;
+
+  std::unique_ptr<Session> session_;
+  std::mutex mutex_;
+};
+
+/**
+ * A method of a session by its name. Stays good when the method is unloaded and
+ * loaded again.
+ */
+class MethodHandle final {
+ public:
+  MethodHandle(std::shared_ptr<SessionHandle> session,
+               std::shared_ptr<const Signature> signature)
+      : session_(std::move(session)), signature_(std::move(signature)) {}
+
+  nanobind::list execute(nanobind::handle inputs);
+
+  const std::string& name() const { return signature_->method; }
+
+  const std::shared_ptr<SessionHandle>& session() const { return session_; }
+
+ private:
+  std::shared_ptr<SessionHandle> session_;
+  std::shared_ptr<const Signature> signature_;
+  // Where the method was when it was last looked up.
+  executorch::extension::arenas::LoadedMethod* method_ = nullptr;
+  uint64_t num_unloads_ = 0;
+};
+
+}  // namespace pte_arenas

@@ -1,0 +1,258 @@
+#include "inputs.h"
+
+#include <executorch/runtime/core/exec_aten/exec_aten.h>
+
+#include <cmath>
+#include <string>
+#include <string_view>
+
+#include "raising.h"
+
+namespace nb = nanobind;
+
+namespace pte_arenas {
+
+using executorch::runtime::Error;
+using executorch::runtime::EValue;
+
+namespace {
+
+// What an empty tensor points to; ExecuTorch refuses null.
+alignas(64) char no_bytes[64];
+
+std::string inputs_in_words(size_t count) {
+  return std::to_string(count) + (count == 1 ? " input" : " inputs");
+}
+
+/// What a caller gave, as `float32 of sizes (2, 3)` or as its type.
+std::string found_in_words(nb::handle value) {
+  if (value.is_none()) {
+    return "None";
+  }
+  const std::string type = nb::type_name(value.type()).c_str();
+  if (TorchExchange::get().is_tensor(value)) {
+    std::string dtype = nb::str(value.attr("dtype")).c_str();
+    dtype = dtype.substr(dtype.find('.') + 1);
+    const nb::tuple sizes(value.attr("shape"));
+    const std::string device = nb::str(value.attr("device")).c_str();
+    const std::string layout = nb::str(value.attr("layout")).c_str();
+    std::string text = dtype + " of sizes " + nb::str(sizes).c_str();
+    if (device != "cpu") {
+      text += " on " + device;
+    } else if (layout != "torch.strided") {
+      text += " in " + layout.substr(layout.find('.') + 1) + " layout";
+    }
+    return text;
+  }
+  if (PyLong_Check(value.ptr()) || PyFloat_Check(value.ptr())) {
+    return (PyBool_Check(value.ptr()) ? "" : "the " + type + " ") +
+           nb::str(value).c_str();
+  }
+  return type;
+}
+
+/// Whether a Python value is the one that a program is specialised to.
+struct IsExported {
+  PyObject* const value;
+
+  bool operator()(std::monostate) const { return value == Py_None; }
+
+  bool operator()(bool expected) const {
+    return value == (expected ? Py_True : Py_False);
+  }
+
+  bool operator()(int64_t expected) const {
+    if (!PyLong_Check(value) || PyBool_Check(value)) {
+      return false;
+    }
+    int overflow = 0;
+    const long long number = PyLong_AsLongLongAndOverflow(value, &overflow);
+    return overflow == 0 && number == expected;
+  }
+
+  bool operator()(double expected) const {
+    if (!(PyFloat_Check(value) || PyLong_Check(value)) ||
+        PyBool_Check(value)) {
+      return false;
+    }
+    const double number = PyFloat_AsDouble(value);
+    if (number == -1.0 && PyErr_Occurred()) {  // an int beyond all floats
+      PyErr_Clear();
+      return false;
+    }
+    return number == expected || (std::isnan(number) && std::isnan(expected));
+  }
+
+  bool operator()(const std::string& expected) const {
+    Py_ssize_t size = 0;
+    const char* const text = PyUnicode_Check(value)
+                                 ? PyUnicode_AsUTF8AndSize(value, &size)
+                                 : nullptr;
+    PyErr_Clear();
+    return text != nullptr &&
+           expected == std::string_view(text, static_cast<size_t>(size));
+  }
+};
+
+/// Whether a tensor's memory is dense in the order that the method wants.
+bool is_laid_out(const dlpack::Tensor& tensor,
+                 const std::vector<uint8_t>& dim_order) {
+  if (tensor.strides == nullptr) {
+    for (size_t i = 0; i < dim_order.size(); ++i) {
+      if (dim_order[i] != i) {
+        return false;
+      }
+    }
+    return true;
+  }
+  bool is_dense = true;
+  int64_t stride = 1;
+  for (size_t i = dim_order.size(); i > 0; --i) {
+    const uint8_t dim = dim_order[i - 1];
+    const int64_t size = tensor.shape[dim];
+    if (size == 0) {
+      return true;
+    }
+    // The stride of a dimension of one element means nothing.
+    is_dense = is_dense && (size == 1 || tensor.strides[dim] == stride);
+    stride *= size;
+  }
+  return is_dense;
+}
+
+bool is_empty(const dlpack::Tensor& tensor) {
+  for (int32_t d = 0; d < tensor.ndim; ++d) {
+    if (tensor.shape[d] == 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
+nb::tuple as_tuple(const Signature& signature, nb::handle values) {
+  const std::string expected = signature.method + ": expected a sequence of " +
+                               inputs_in_words(signature.inputs.size());
+  if (TorchExchange::get().is_tensor(values)) {
+    raise_type_error(expected + " but found a tensor: write (tensor,)");
+  }
+  PyObject* const tuple = PySequence_Tuple(values.ptr());
+  if (tuple == nullptr) {
+    if (!PyErr_ExceptionMatches(PyExc_TypeError)) {
+      throw nb::python_error();
+    }
+    PyErr_Clear();
+    raise_type_error(expected + " but found " + found_in_words(values));
+  }
+  return nb::steal<nb::tuple>(tuple);
+}
+
+}  // namespace
+
+Inputs::Inputs(const Signature& signature, nb::handle values)
+    : signature_(signature),
+      values_(PyTuple_CheckExact(values.ptr()) ? nb::borrow<nb::tuple>(values)
+                                               : as_tuple(signature, values)) {
+  const size_t count = signature.inputs.size();
+  if (values_.size() != count) {
+    raise_value_error(signature.method + ": expected " +
+                      inputs_in_words(count) + " but found " +
+                      std::to_string(values_.size()));
+  }
+  if (count > kInlineCount) {
+    more_ = std::make_unique<Tensor[]>(count);
+  }
+  for (size_t i = 0; i < count; ++i) {
+    take(i, nb::handle(PyTuple_GET_ITEM(values_.ptr(), i)));
+  }
+}
+
+void Inputs::take(size_t index, nb::handle value) {
+  const InputType& type = signature_.inputs[index];
+  if (type.is_tensor) {
+    take_tensor(index, value);
+  } else if (!std::visit(IsExported{value.ptr()}, type.exported)) {
+    refuse(index, value);
+  }
+}
+
+void Inputs::take_tensor(size_t index, nb::handle value) {
+  const InputType& type = signature_.inputs[index];
+  const TorchExchange& torch = TorchExchange::get();
+  dlpack::Tensor given;
+  if (!torch.is_tensor(value) || !torch.describe(value, &given)) {
+    refuse(index, value);
+  }
+  check_shape(index, value, given);
+  Tensor& taken = tensor(index);
+  for (int32_t d = 0; d < given.ndim; ++d) {
+    taken.sizes[d] = static_cast<int32_t>(given.shape[d]);
+  }
+  if (!is_laid_out(given, type.dim_order) ||
+      torch.is_lazy(value, given.dtype)) {
+    copies_.push_back(
+        torch.in_order(value, type.dim_order.data(), type.dim_order.size()));
+    if (!torch.describe(copies_.back(), &given)) {
+      refuse(index, value);
+    }
+  }
+  taken.data = static_cast<char*>(given.data) + given.byte_offset;
+  if (given.data == nullptr) {
+    if (!is_empty(given)) {
+      raise_type_error(signature_.method + ": input " + std::to_string(index) +
+                       ": expected a tensor with data but found " +
+                       nb::type_name(value.type()).c_str());
+    }
+    taken.data = no_bytes;
+  }
+}
+
+void Inputs::check_shape(size_t index, nb::handle value,
+                         const dlpack::Tensor& tensor) const {
+  const InputType& type = signature_.inputs[index];
+  const size_t rank = type.sizes.size();
+  bool fits = tensor.device.type == dlpack::kCpu &&
+              tensor.dtype == type.dlpack_type &&
+              tensor.ndim == static_cast<int32_t>(rank) && rank <= kMaxRank;
+  for (size_t d = 0; fits && d < rank; ++d) {
+    const int64_t size = tensor.shape[d];
+    fits = type.shape == Shape::Fixed     ? size == type.sizes[d]
+           : type.shape == Shape::Bounded ? size <= type.sizes[d]
+                                          : size <= INT32_MAX;
+  }
+  if (!fits) {
+    refuse(index, value);
+  }
+}
+
+void Inputs::refuse(size_t index, nb::handle value) const {
+  const InputType& type = signature_.inputs[index];
+  const bool is_tensor = TorchExchange::get().is_tensor(value);
+  const std::string message = signature_.method + ": input " +
+                              std::to_string(index) + ": expected " +
+                              type.in_words() + " but found " +
+                              found_in_words(value);
+  if (type.is_tensor == is_tensor) {
+    raise_value_error(message);
+  }
+  raise_type_error(message);
+}
+
+Error Inputs::set(Method& method) const {
+  for (size_t i = 0; i < signature_.inputs.size(); ++i) {
+    const InputType& type = signature_.inputs[i];
+    if (!type.is_tensor) {
+      ET_CHECK_OK_OR_RETURN_ERROR(method.set_input(input_value(method, i), i));
+      continue;
+    }
+    const Tensor& given = tensor(i);
+    executorch::aten::TensorImpl tensor(
+        type.scalar_type, static_cast<ssize_t>(type.sizes.size()),
+        const_cast<int32_t*>(given.sizes.data()), given.data,
+        const_cast<uint8_t*>(type.dim_order.data()));
+    ET_CHECK_OK_OR_RETURN_ERROR(
+        method.set_input(EValue(executorch::aten::Tensor(&tensor)), i));
+  }
+  return Error::Ok;
+}
+
+}  // namespace pte_arenas

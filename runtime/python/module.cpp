@@ -1,0 +1,62 @@
+// The Python module pte_arenas.runtime._C.
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+#include <nanobind/stl/vector.h>
+
+#include "checking.h"
+#include "handles.h"
+#include "metadata.h"
+
+namespace nb = nanobind;
+
+using pte_arenas::MethodHandle;
+using pte_arenas::ProgramHandle;
+using pte_arenas::SessionHandle;
+
+NB_MODULE(_C, module) {
+  module.doc() = "The C++ runtime of pte_arenas; use pte_arenas.runtime.";
+  pte_arenas::define_checking(module);
+  pte_arenas::define_metadata(module);
+
+  nb::class_<ProgramHandle>(module, "Program", "A checked program.")
+      .def_static("from_file", &ProgramHandle::from_file, nb::arg("path"),
+                  "Maps a file.")
+      .def_static("from_bytes", &ProgramHandle::from_bytes, nb::arg("data"),
+                  "Reads a program from memory, which it keeps.")
+      .def("method_names", &ProgramHandle::method_names,
+           "Names of the methods, in the order of the file.")
+      .def("arenas", &ProgramHandle::arenas,
+           nb::sig("def arenas(self) -> list[dict[str, typing.Any]]"),
+           "Values for pte_arenas.layout.ArenaLayout.")
+      .def("metadata", &pte_arenas::metadata_of, nb::arg("method"),
+           nb::sig("def metadata(self, method: str) -> MethodMeta"),
+           "What the program says of a method.")
+      .def("session", &ProgramHandle::session,
+           "Allocates the arenas and gives them their initial values.");
+
+  nb::class_<SessionHandle>(module, "Session",
+                            "Arenas and the methods loaded over them.")
+      .def("load_method", &SessionHandle::load_method, nb::arg("name"),
+           "Loads a method, unless it is loaded.")
+      .def("unload_method", &SessionHandle::unload_method, nb::arg("name"),
+           "Frees a method and the memory that is its own.")
+      .def("reset", &SessionHandle::reset, nb::arg("arena") = nb::none(),
+           nb::arg("slot") = nb::none(), "Gives initial values again.")
+      .def("slot_tensor", &SessionHandle::slot_tensor, nb::arg("arena"),
+           nb::arg("slot"),
+           nb::sig("def slot_tensor(self, arena: str, slot: str) -> "
+                   "torch.Tensor"),
+           "A view of a slot, which keeps the session alive.");
+
+  nb::class_<MethodHandle>(module, "Method", "A method of a session.")
+      .def_prop_ro("name", &MethodHandle::name, "Name of the method.")
+      .def("execute", &MethodHandle::execute, nb::arg("inputs"),
+           nb::sig("def execute(self, inputs: "
+                   "collections.abc.Sequence[typing.Any]) -> "
+                   "list[typing.Any]"),
+           "Runs the method; the outputs are the caller's own.");
+}

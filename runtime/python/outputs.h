@@ -1,0 +1,72 @@
+#pragma once
+
+#include <executorch/runtime/core/error.h>
+#include <executorch/runtime/core/evalue.h>
+#include <nanobind/nanobind.h>
+
+#include <cstddef>
+#include <memory>
+#include <variant>
+#include <vector>
+
+#include "dlpack.h"
+#include "signature.h"
+
+namespace pte_arenas {
+
+/// Memory for one tensor, behind its own description; one block of the heap.
+struct TensorBlock {
+  static constexpr size_t kMaxRank = 16;
+
+  dlpack::ManagedTensor managed;
+  int64_t shape[kMaxRank];
+  int64_t strides[kMaxRank];
+
+  struct Delete {
+    void operator()(TensorBlock* block) const;
+  };
+  using Owner = std::unique_ptr<TensorBlock, Delete>;
+
+  /// Null if there is no memory.
+  static Owner allocate(size_t nbytes);
+
+  /// Takes over the type and shape of a tensor, not its elements.
+  void describe(const executorch::aten::Tensor& tensor);
+
+  char* data();
+};
+
+/**
+ * The outputs of one call, owned apart from the session.
+ *
+ * Only `to_python()` needs the GIL.
+ */
+class Outputs final {
+ public:
+  /// Gives the method memory for the outputs that it has none for.
+  executorch::runtime::Error place(const Signature& signature, Method& method);
+
+  /// Copies what the method gave after it was executed.
+  executorch::runtime::Error take(const Method& method);
+
+  /// A Python list. Empties this object.
+  nanobind::list to_python();
+
+ private:
+  struct Value;
+  using List = std::vector<Value>;
+  using Content = std::variant<Scalar, TensorBlock::Owner, List>;
+  struct Value {
+    Content content;
+  };
+
+  static executorch::runtime::Error copy(
+      const executorch::runtime::EValue& value, Value* copied);
+  static executorch::runtime::Error copy(const executorch::aten::Tensor& tensor,
+                                         Value* copied);
+  static nanobind::object to_python(Value& value);
+
+  List values_;
+};
+
+}  // namespace pte_arenas

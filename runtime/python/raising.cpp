@@ -1,0 +1,50 @@
+#include "raising.h"
+
+#include <cstdint>
+#include <cstdio>
+
+namespace nb = nanobind;
+
+namespace pte_arenas {
+namespace {
+
+template <typename... Args>
+[[noreturn]] void raise(const char* name, Args... args) {
+  const nb::object type = nb::module_::import_("pte_arenas.errors").attr(name);
+  PyErr_SetObject(type.ptr(), type(args...).ptr());
+  throw nb::python_error();
+}
+
+}  // namespace
+
+void raise_invalid_program(
+    const executorch::extension::arenas::Finding& finding) {
+  raise("InvalidProgramError", nb::str(finding.path), nb::str(finding.message));
+}
+
+void raise_wrong_use(const std::string& message) {
+  raise("ArenaError", nb::str(message.c_str(), message.size()));
+}
+
+void raise_value_error(const std::string& message) {
+  throw nb::value_error(message.c_str());
+}
+
+void raise_type_error(const std::string& message) {
+  throw nb::type_error(message.c_str());
+}
+
+void raise_runtime_error(const std::string& what,
+                         executorch::runtime::Error error) {
+  const std::string message = what + " failed with " + name_of(error);
+  PyErr_SetString(PyExc_RuntimeError, message.c_str());
+  throw nb::python_error();
+}
+
+std::string name_of(executorch::runtime::Error error) {
+  char code[16];
+  std::snprintf(code, sizeof(code), " (0x%x)", static_cast<unsigned>(error));
+  return executorch::runtime::to_string(error) + std::string(code);
+}
+
+}  // namespace pte_arenas

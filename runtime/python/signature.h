@@ -1,0 +1,71 @@
+#pragma once
+
+#include <executorch/extension/arenas/loaded_method.h>
+#include <executorch/runtime/core/evalue.h>
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "dlpack.h"
+
+namespace pte_arenas {
+
+using Method = executorch::extension::arenas::LoadedMethod::Method;
+
+/// How the shape of an input may vary.
+enum class Shape : uint8_t {
+  Fixed,
+  /// Up to the sizes of the signature.
+  Bounded,
+  /// Of this rank.
+  Free,
+};
+
+/// A value that is no tensor; nothing for None.
+using Scalar = std::variant<std::monostate, int64_t, double, bool, std::string>;
+
+/// What a method takes at one place of its inputs.
+struct InputType {
+  bool is_tensor = false;
+  /// The value that the method was exported with, and specialised to.
+  Scalar exported;
+  /// Of a tensor, like the rest.
+  executorch::aten::ScalarType scalar_type{};
+  dlpack::DataType dlpack_type{};
+  Shape shape = Shape::Fixed;
+  std::vector<int32_t> sizes;
+  std::vector<uint8_t> dim_order;
+
+  /// `float32 of sizes (1, 512)`, `None` or `the int 3 that ...`. Needs the GIL.
+  std::string in_words() const;
+};
+
+/// What a method gives at one place of its outputs.
+struct OutputType {
+  /// Whether the caller provides the memory: a tensor that was not planned and
+  /// is no input or earlier output under another name.
+  bool is_placed = false;
+  /// Room for the largest shape, in bytes.
+  size_t capacity = 0;
+};
+
+/// What a method takes and gives; made when it is loaded.
+struct Signature {
+  std::string method;
+  std::vector<InputType> inputs;
+  std::vector<OutputType> outputs;
+
+  explicit Signature(
+      executorch::extension::arenas::LoadedMethod& loaded_method);
+};
+
+/// The value that holds an input of a loaded method.
+const executorch::runtime::EValue& input_value(const Method& method,
+                                               size_t index);
+
+/// Sizes in Python's way: `(1, 512)`.
+std::string sizes_in_words(const std::vector<int32_t>& sizes);
+
+}  // namespace pte_arenas

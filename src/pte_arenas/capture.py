@@ -1,0 +1,251 @@
+"""Captures a method of a user's module as a graph, without touching the module."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import types
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from pte_arenas.declare import EntryPoint
+from pte_arenas.errors import ArenaError
+
+# The stock pass that lifts scalar constants writes them in the wrong order when a method has no
+# input (checked against ExecuTorch 1.5.1), so such a method gets this one until it is emitted.
+NO_INPUT = "pte_arenas_no_input"
+
+
+class ModuleCopies:
+    """Structural copies of the user's modules: own Python state, the user's tensors.
+
+    A method that assigns attributes while it is traced changes the copy only, and modules that
+    share a submodule still share its copy.
+
+    Args:
+        roots: The modules to copy, with all of their submodules.
+        replacements: Other tensors for some of the buffers, by the `id` of the buffer.
+    """
+
+    def __init__(
+        self, roots: Iterable[torch.nn.Module], replacements: Mapping[int, torch.Tensor]
+    ) -> None:
+        self._replacements = replacements
+        self._memo: dict[int, Any] = {}
+        self._originals: list[torch.nn.Module] = []
+        for root in roots:
+            for module in root.modules():
+                if id(module) not in self._memo:
+                    self._memo[id(module)] = object.__new__(type(module))
+                    self._originals.append(module)
+        for module in self._originals:
+            self._share_tensors(module)
+        for module in self._originals:
+            shell = self._memo[id(module)]
+            for name, value in vars(module).items():
+                shell.__dict__[name] = self._copy(value)
+        self._before = {id(module): _visible_state(self.of(module)) for module in self._originals}
+
+    def of(self, module: torch.nn.Module) -> torch.nn.Module:
+        """Returns the copy of one of the modules."""
+        copied: torch.nn.Module = self._memo[id(module)]
+        return copied
+
+    def check_unchanged(self, root: torch.nn.Module, method: str) -> None:
+        """Refuses a method that kept state where export cannot see it.
+
+        Raises:
+            ArenaError: The traced method changed an attribute that is not a registered buffer.
+        """
+        for prefix, module in root.named_modules():
+            before, after = self._before[id(module)], _visible_state(self.of(module))
+            for name in sorted(before.keys() | after.keys()):
+                if not _same(before.get(name, _ABSENT), after.get(name, _ABSENT)):
+                    attribute = f"{prefix}.{name}" if prefix else name
+                    raise ArenaError(
+                        f"{method}: expected state in registered buffers but found that the method "
+                        f"changes the attribute {attribute!r}, which export cannot see; make it a "
+                        f"tensor and register it with register_buffer({name!r}, ...) in __init__"
+                    )
+
+    def _share_tensors(self, module: torch.nn.Module) -> None:
+        for parameter in module._parameters.values():
+            if parameter is not None:
+                # Lowering fails on weights that require grad; the copy shares their memory.
+                self._memo.setdefault(
+                    id(parameter), torch.nn.Parameter(parameter.detach(), requires_grad=False)
+                )
+        for buffer in module._buffers.values():
+            if buffer is not None:
+                self._memo[id(buffer)] = self._replacements.get(id(buffer), buffer)
+        for value in vars(module).values():
+            for leaf in pytree.tree_leaves(value):
+                if isinstance(leaf, torch.Tensor):
+                    self._memo.setdefault(id(leaf), leaf)
+
+    def _copy(self, value: Any) -> Any:
+        if isinstance(value, types.MethodType) and id(value.__self__) in self._memo:
+            return types.MethodType(value.__func__, self._memo[id(value.__self__)])
+        try:
+            return copy.deepcopy(value, self._memo)
+        except Exception:  # a lock, a file, a handle: nothing that tracing could change
+            return value
+
+
+_ABSENT = object()
+_BOOKKEEPING = frozenset({"_parameters", "_modules", "training"})
+
+
+def _visible_state(module: torch.nn.Module) -> dict[str, Any]:
+    """Attributes a method could keep state in, containers copied so that changes show."""
+    state: dict[str, Any] = {}
+    for name, value in vars(module).items():
+        if name == "_buffers":
+            state.update({key: buffer for key, buffer in value.items()})
+        elif name not in _BOOKKEEPING and not name.endswith("_hooks"):
+            leaves, spec = pytree.tree_flatten(value)
+            state[name] = (tuple(leaves), spec)
+    return state
+
+
+def _same(before: Any, after: Any) -> bool:
+    if isinstance(before, tuple) and isinstance(after, tuple) and len(before) == 2 == len(after):
+        (old, old_spec), (new, new_spec) = before, after
+        return (
+            old_spec == new_spec
+            and len(old) == len(new)
+            and all(_same_leaf(*pair) for pair in zip(old, new, strict=True))
+        )
+    return _same_leaf(before, after)
+
+
+def _same_leaf(before: Any, after: Any) -> bool:
+    if before is after:
+        return True
+    plain = (int, float, complex, bool, str, bytes)
+    return (
+        isinstance(before, plain)
+        and type(before) is type(after)
+        and (before == after or before != before)  # NaN is unchanged, too
+    )
+
+
+@dataclass(frozen=True)
+class Target:
+    """The module and the function behind an entry point."""
+
+    module: torch.nn.Module
+    call: Callable[..., Any]
+    signature: inspect.Signature
+
+    @staticmethod
+    def of(method: str, entry: EntryPoint) -> Target:
+        """Resolves what an entry point calls.
+
+        Raises:
+            ArenaError: It is neither a module nor a bound method of one.
+        """
+        target = entry.target
+        if isinstance(target, torch.nn.Module):
+            return Target(target, torch.nn.Module.__call__, inspect.signature(target.forward))
+        owner, function = getattr(target, "__self__", None), getattr(target, "__func__", None)
+        if not isinstance(owner, torch.nn.Module) or function is None:
+            raise ArenaError(
+                f"{method}: expected a torch.nn.Module or a bound method of one but found "
+                f"{target!r}"
+            )
+        return Target(owner, function, inspect.signature(target))
+
+
+def capture(
+    method: str, entry: EntryPoint, target: Target, copies: ModuleCopies, *, contiguous: bool
+) -> torch.export.ExportedProgram:
+    """Exports one entry point to a graph in which mutations are still in place.
+
+    Args:
+        method: Name of the method, for messages.
+        entry: The entry point.
+        target: What it calls.
+        copies: Copies of the user's modules; the graph is traced on these.
+        contiguous: Whether inputs in other memory formats are first made contiguous.
+
+    Raises:
+        ArenaError: The method keeps state outside of buffers.
+    """
+    shell = _shell(target, copies.of(target.module), contiguous, bool(entry.args or entry.kwargs))
+    args, kwargs = _fresh(entry.args), _fresh(dict(entry.kwargs))
+    if not args and not kwargs:
+        args = (torch.zeros(0),)
+    with torch.no_grad(), _attribute_errors(method):
+        program = torch.export.export(
+            shell, args, kwargs, dynamic_shapes=_shapes(entry), strict=False
+        )
+    copies.check_unchanged(target.module, method)
+    return program
+
+
+def _shapes(entry: EntryPoint) -> Any:
+    if not entry.args and not entry.kwargs:
+        return None
+    return entry.dynamic_shapes
+
+
+def _shell(
+    target: Target, module: torch.nn.Module, contiguous: bool, has_inputs: bool
+) -> torch.nn.Module:
+    """A module with the parameters and buffers of `module` whose forward is the entry point.
+
+    The names of parameters and buffers stay those of the user's module, a `forward` is not
+    needed there, and a method that calls `self.forward` reaches the user's.
+    """
+    # Tracing swaps fake tensors into these dictionaries; `module` sees them since it shares them.
+    shell = torch.nn.Module()
+    for name in ("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set"):
+        shell.__dict__[name] = module.__dict__[name]
+    shell.training = module.training
+
+    def forward(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
+        if contiguous:
+            args, kwargs = pytree.tree_map_only(
+                torch.Tensor, lambda tensor: tensor.contiguous(), (args, kwargs)
+            )
+        return target.call(module, *args, **kwargs)
+
+    def forward_no_input(self: torch.nn.Module, pte_arenas_no_input: torch.Tensor) -> Any:
+        return target.call(module)
+
+    if has_inputs:
+        me = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        forward.__signature__ = target.signature.replace(  # type: ignore[attr-defined]
+            parameters=[me, *target.signature.parameters.values()]
+        )
+    body = forward if has_inputs else forward_no_input
+    shell.__class__ = type(type(module).__name__, (torch.nn.Module,), {"forward": body})
+    return shell
+
+
+def _fresh(examples: Any) -> Any:
+    """Clones every example tensor, so that no two are one and none is a buffer."""
+    return pytree.tree_map_only(torch.Tensor, lambda tensor: tensor.detach().clone(), examples)
+
+
+class _attribute_errors:
+    """Turns torch.export's refusal of tensor attributes into ours."""
+
+    def __init__(self, method: str) -> None:
+        self._method = method
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if isinstance(error, ValueError) and "attribute" in str(error) and "assigned" in str(error):
+            raise ArenaError(
+                f"{self._method}: expected state in registered buffers but found that the method "
+                f"assigns tensors to attributes ({error}); register them with register_buffer in "
+                f"__init__"
+            ) from error

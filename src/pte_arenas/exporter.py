@@ -1,0 +1,214 @@
+"""Exports several entry points of one or more modules over shared state."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind, OutputKind
+
+from pte_arenas import normalize
+from pte_arenas.capture import ModuleCopies, Target, capture
+from pte_arenas.declare import Arena, EntryPoint, assign_buffers
+from pte_arenas.errors import ArenaError
+from pte_arenas.state import Buffer, Buffers
+
+
+@dataclass(frozen=True)
+class SharedBuffer:
+    """A buffer that becomes a slot of an arena.
+
+    Attributes:
+        name: Name of the slot.
+        values: Initial values, contiguous; they also give the dtype and sizes.
+        fqns: By method, the name that the exported program of that method has for it.
+    """
+
+    name: str
+    values: torch.Tensor
+    fqns: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class SharedArena:
+    """A declared arena with the buffers that its patterns stand for."""
+
+    arena: Arena
+    buffers: tuple[SharedBuffer, ...]
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What `export` returns.
+
+    Attributes:
+        programs: An `ExportedProgram` for each method, for stock `to_edge_transform_and_lower`.
+        arenas: The arenas with their buffers, for `to_executorch`.
+    """
+
+    programs: dict[str, ExportedProgram]
+    arenas: tuple[SharedArena, ...]
+
+
+@dataclass
+class _Method:
+    name: str
+    root: int
+    program: ExportedProgram
+    mutated: set[str]
+    renamed: dict[str, str] = field(default_factory=dict)
+
+
+def export(
+    entry_points: Mapping[str, EntryPoint | Any], arenas: Sequence[Arena] = ()
+) -> Exported:
+    """Exports methods that share state.
+
+    The modules are left as they were. Initial values of state are those of now. Names of buffers
+    are those in the module that a method belongs to.
+
+    Args:
+        entry_points: By the method's name in the program: an `EntryPoint`, or a bound method or
+            module that takes no arguments.
+        arenas: The arenas to hold shared buffers.
+
+    Returns:
+        Programs to lower and arenas to emit.
+
+    Raises:
+        ArenaError: A declaration or a method cannot work; the message says what to do instead.
+    """
+    if not entry_points:
+        raise ArenaError("expected at least one entry point but found none")
+    entries = {
+        name: entry if isinstance(entry, EntryPoint) else EntryPoint(entry)
+        for name, entry in entry_points.items()
+    }
+    targets = {name: Target.of(name, entry) for name, entry in entries.items()}
+    roots = list({id(target.module): target.module for target in targets.values()}.values())
+    buffers = Buffers(roots)
+    assign_buffers(arenas, buffers.names(), ())  # wrong names fail before the long work
+    copies = ModuleCopies(roots, buffers.strided())
+    methods = [
+        _capture(name, entries[name], target, copies, roots, buffers)
+        for name, target in targets.items()
+    ]
+    mutated = {id(buffers.of(m.root, name)) for m in methods for name in m.mutated}
+    shared = _shared(methods, buffers, mutated)
+    layout = assign_buffers(arenas, buffers.names(), [buffer.name for buffer in shared])
+    declared = {name: buffers.named(name) for names in layout.values() for name in names}
+    _warn_private(shared, declared, methods, buffers)
+    state = mutated | {id(buffer) for buffer in declared.values()}
+    for method in methods:
+        _normalize(method, buffers, state, {id(buffer) for buffer in declared.values()})
+    return Exported(
+        {method.name: method.program for method in methods},
+        tuple(
+            SharedArena(
+                arena,
+                tuple(_slot(declared[name], methods, buffers) for name in layout[arena.name]),
+            )
+            for arena in arenas
+        ),
+    )
+
+
+def _capture(
+    name: str,
+    entry: EntryPoint,
+    target: Target,
+    copies: ModuleCopies,
+    roots: list[torch.nn.Module],
+    buffers: Buffers,
+) -> _Method:
+    program = capture(name, entry, target, copies, contiguous=False)
+    mutated = normalize.mutated_buffers(name, program)
+    if mutated and normalize.has_strided_input(program):
+        # Kernels refuse operands in different memory formats, and state is kept contiguous.
+        program = capture(name, entry, target, copies, contiguous=True)
+    root = next(index for index, module in enumerate(roots) if module is target.module)
+    return _Method(name, root, program, mutated)
+
+
+def _touched(method: _Method) -> list[str]:
+    nodes = {node.name: node for node in method.program.graph.nodes if node.op == "placeholder"}
+    return [
+        spec.target
+        for spec in method.program.graph_signature.input_specs
+        if spec.kind is InputKind.BUFFER and spec.target and nodes[spec.arg.name].users
+    ]
+
+
+def _shared(methods: list[_Method], buffers: Buffers, mutated: set[int]) -> list[Buffer]:
+    """Returns buffers that some method mutates and more than one method touches."""
+    users: dict[int, set[str]] = {}
+    for method in methods:
+        for name in _touched(method):
+            users.setdefault(id(buffers.of(method.root, name)), set()).add(method.name)
+    return [
+        buffer
+        for buffer in buffers.all
+        if id(buffer) in mutated and len(users.get(id(buffer), ())) > 1
+    ]
+
+
+def _warn_private(
+    shared: list[Buffer], declared: Mapping[str, Buffer], methods: list[_Method], buffers: Buffers
+) -> None:
+    held = {id(buffer) for buffer in declared.values()}
+    for buffer in shared:
+        if id(buffer) in held:
+            continue
+        users = [
+            method.name
+            for method in methods
+            if any(buffers.of(method.root, name) is buffer for name in _touched(method))
+        ]
+        warnings.warn(
+            f"buffer {buffer.name!r} is used by the methods {', '.join(map(repr, users))} and some "
+            f"of them change it, but no arena holds it: each method will have its own copy; declare "
+            f"pte_arenas.Arena(..., buffers=[{buffer.name!r}]) to share it",
+            UserWarning,
+            stacklevel=3,
+        )
+
+
+def _normalize(method: _Method, buffers: Buffers, state: set[int], declared: set[int]) -> None:
+    """Makes the captured program functional and marks its state, in place."""
+    for buffer in buffers.all:
+        if id(buffer) in state:
+            if buffer.conflict is not None:
+                raise ArenaError(buffer.conflict)
+            normalize.merge_tied(method.program, method.root, buffer)
+    normalize.spell_out_writes(method.program)
+    method.program = program = normalize.functionalize(method.program)
+    mutated = {
+        spec.target
+        for spec in program.graph_signature.output_specs
+        if spec.kind is OutputKind.BUFFER_MUTATION
+    }
+    marked: set[str] = set()
+    for spec in program.graph_signature.input_specs:
+        if spec.kind is not InputKind.BUFFER or spec.target is None:
+            continue
+        buffer = buffers.of(method.root, spec.target)
+        if id(buffer) in declared or spec.target in mutated:
+            marked.add(spec.target)
+        if id(buffer) in state:
+            values = program.state_dict if spec.target in program.state_dict else program.constants
+            values[spec.target] = buffer.values
+    method.renamed = normalize.rename_buffers(program)
+    normalize.mark_state(program, {method.renamed.get(name, name) for name in marked})
+
+
+def _slot(buffer: Buffer, methods: list[_Method], buffers: Buffers) -> SharedBuffer:
+    fqns = {
+        method.name: method.renamed.get(buffer.names[method.root], buffer.names[method.root])
+        for method in methods
+        if method.root in buffer.names
+    }
+    return SharedBuffer(buffer.name, buffer.values, fqns)

@@ -1,0 +1,181 @@
+"""Takes the markers of state out of lowered programs, so that stock emission can have them."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from executorch.exir.dialects._ops import ops as exir_ops
+from torch.export import ExportedProgram
+from torch.export.graph_signature import (
+    ExportGraphSignature,
+    InputKind,
+    OutputKind,
+    TensorArgument,
+)
+from torch.fx import GraphModule, Node
+from torch.utils import _pytree as pytree
+
+from pte_arenas.capture import NO_INPUT
+from pte_arenas.markers import READ, WRITE
+
+_READS = (READ, exir_ops.edge.pte_arenas.read.default)
+_WRITES = (WRITE, exir_ops.edge.pte_arenas.write.default)
+# Stock lowering may turn this copy into another name for the same memory.
+_VIEWS = (exir_ops.edge.aten.view_copy.default, torch.ops.aten.view_copy.default)
+
+
+def lower(program: ExportedProgram, *, dim_order: bool) -> ExportedProgram:
+    """Returns a copy of an edge program without markers.
+
+    Weights are shared with the original, which stays as it is.
+
+    Args:
+        program: A method in the edge dialect.
+        dim_order: Whether copies are written in the dim-order dialect, the default.
+    """
+    module = _copy_module(program.graph_module)
+    signature = copy.deepcopy(program.graph_signature)
+    graph = module.graph
+    _drop_no_input(graph, signature)
+    for node in list(graph.nodes):
+        if node.op == "call_function" and node.target in _READS:
+            node.replace_all_uses_with(node.args[0])
+            graph.erase_node(node)
+    _separate_results(graph, signature, _copy_in_dim_order if dim_order else _copy)
+    for node in list(graph.nodes):
+        if node.op == "call_function" and node.target in _WRITES:
+            node.replace_all_uses_with(node.args[0])
+            graph.erase_node(node)
+    output = graph.output_node()
+    for spec, value in zip(signature.output_specs, output.args[0], strict=True):
+        if isinstance(value, Node) and isinstance(spec.arg, TensorArgument):
+            spec.arg = TensorArgument(name=value.name)
+    graph.lint()
+    module.recompile()
+    call_graph = copy.deepcopy(program.module_call_graph)
+    inputs = program.example_inputs
+    if len(signature.user_inputs) != len(program.graph_signature.user_inputs):
+        _drop_from_call(call_graph)
+        inputs = ((), {})
+    return ExportedProgram(
+        root=module,
+        graph=graph,
+        graph_signature=signature,
+        state_dict=program.state_dict,
+        range_constraints=program.range_constraints,
+        module_call_graph=call_graph,
+        example_inputs=inputs,
+        constants=program.constants,
+        verifiers=[program.verifier],
+    )
+
+
+def _copy_module(module: GraphModule) -> GraphModule:
+    """Copies a graph and those of its branches; tensors and lowered delegates are shared."""
+    copied = GraphModule(module, _copy_graph(module.graph))
+    copied.meta.update(module.meta)
+    for name, child in module.named_children():
+        if type(child) is GraphModule or isinstance(child, GraphModule):
+            setattr(copied, name, _copy_module(child))
+    return copied
+
+
+def _copy_graph(graph: torch.fx.Graph) -> torch.fx.Graph:
+    copied = torch.fx.Graph()
+    nodes: dict[Node, Node] = {}
+    result = copied.graph_copy(graph, nodes, return_output_node=True)
+    if result is not None:
+        value, old = result
+        copied.output(value).meta = dict(old.meta)
+    for old, new in nodes.items():
+        new.meta = dict(old.meta)
+        new.name = old.name
+    copied._codegen = copy.deepcopy(graph._codegen)
+    return copied
+
+
+def _drop_no_input(graph: torch.fx.Graph, signature: ExportGraphSignature) -> None:
+    for spec in signature.input_specs:
+        if spec.kind is InputKind.USER_INPUT and spec.arg.name == NO_INPUT:
+            node = next(node for node in graph.nodes if node.name == NO_INPUT)
+            graph.erase_node(node)
+            signature.input_specs.remove(spec)
+            return
+
+
+def _drop_from_call(call_graph: list[Any]) -> None:
+    call = call_graph[0].signature
+    call.inputs = []
+    call.in_spec = pytree.tree_structure(((), {}))
+    call.forward_arg_names = []
+
+
+def _separate_results(
+    graph: torch.fx.Graph, signature: ExportGraphSignature, insert_copy: Callable[[Node], Node]
+) -> None:
+    """Copies results that would change, or get lost, when the buffers take their new values.
+
+    Stock writes all new values back at the end of the method, one buffer after the other. A new
+    value that is another buffer (or a view of one), and a result of the method that is a buffer
+    about to be written, must be copied before that. Stock also needs a node of its own for each
+    new value.
+    """
+    output = graph.output_node()
+    results = list(output.args[0])
+    mutated = {
+        spec.target
+        for spec in signature.output_specs
+        if spec.kind is OutputKind.BUFFER_MUTATION
+    }
+    state = {
+        spec.arg.name
+        for spec in signature.input_specs
+        if spec.kind is InputKind.BUFFER and spec.target in mutated
+    }
+    taken: set[Node] = set()
+    for index, spec in enumerate(signature.output_specs):
+        value = results[index]
+        if not isinstance(value, Node):
+            continue
+        source = value.args[0] if value.target in _WRITES else value
+        base = _base(source)
+        if spec.kind is OutputKind.BUFFER_MUTATION:
+            clash = base.op == "placeholder" or source in taken
+        else:
+            clash = base.op == "placeholder" and base.name in state
+        if clash:
+            with graph.inserting_before(output if value is source else value):
+                copied = insert_copy(source)
+            if value is source:
+                results[index] = copied
+            else:
+                value.update_arg(0, copied)
+            source = copied
+        taken.add(source)
+    output.args = (tuple(results),)
+
+
+def _base(node: Node) -> Node:
+    while node.op == "call_function" and node.target in _VIEWS:
+        node = node.args[0]
+    return node
+
+
+def _copy_in_dim_order(source: Node) -> Node:
+    value = source.meta["val"]
+    node = source.graph.call_function(
+        exir_ops.edge.dim_order_ops._clone_dim_order.default,
+        (source,),
+        {"dim_order": list(value.dim_order())},
+    )
+    node.meta = {"val": value.clone()}
+    return node
+
+
+def _copy(source: Node) -> Node:
+    node = source.graph.call_function(exir_ops.edge.aten.clone.default, (source,))
+    node.meta = {"val": source.meta["val"].clone()}
+    return node

@@ -1,0 +1,87 @@
+"""A loaded program: its methods, its arenas, and the sessions over it."""
+
+from __future__ import annotations
+
+import os
+import threading
+from functools import cached_property
+from pathlib import Path
+
+from pte_arenas.layout import ArenaLayout, ArenaSlot
+from pte_arenas.runtime import _C
+from pte_arenas.runtime.names import check_name
+from pte_arenas.runtime.session import Session
+
+
+def load_program(source: str | os.PathLike[str] | bytes | bytearray | memoryview) -> Program:
+    """Loads and checks a program; allocates no arena.
+
+    Args:
+        source: Path of a `.pte` file, which is mapped and must not change while the program is in
+            use, or the bytes of one.
+
+    Raises:
+        InvalidProgramError: The program breaks a rule of docs/checks.md.
+        OSError: The file cannot be read.
+    """
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        return Program(_C.Program.from_bytes(bytes(source)))
+    if not isinstance(source, (str, os.PathLike)):
+        raise TypeError(f"expected a path or bytes but found {type(source).__name__}")
+    with Path(source).open("rb"):  # for Python's own errors
+        return Program(_C.Program.from_file(os.fspath(source)))
+
+
+class Program:
+    """A program: immutable, and shared by its sessions. Made by `load_program`."""
+
+    def __init__(self, program: _C.Program) -> None:
+        self._program = program
+        self._names = tuple(program.method_names())
+        self._default: Session | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def method_names(self) -> set[str]:
+        """Names of the methods."""
+        return set(self._names)
+
+    @cached_property
+    def arenas(self) -> tuple[ArenaLayout, ...]:
+        """The arenas that the file declares, with their slots."""
+        return tuple(
+            ArenaLayout(**{**arena, "slots": tuple(ArenaSlot(**slot) for slot in arena["slots"])})
+            for arena in self._program.arenas()
+        )
+
+    def metadata(self, method_name: str) -> _C.MethodMeta:
+        """What the program says of a method, without loading it.
+
+        Raises:
+            ArenaError: The program has no such method.
+        """
+        check_name("a method", method_name, self._names)
+        return self._program.metadata(method_name)
+
+    def session(self) -> Session:
+        """Allocates the arenas and gives them their initial values.
+
+        Sessions are independent of each other and may run in parallel.
+        """
+        return Session(self._program.session(), self._names, self.arenas)
+
+    def load_method(self, name: str) -> _C.Method:
+        """Loads a method of the program's default session, which all such calls share.
+
+        Raises:
+            ArenaError: The program has no such method.
+        """
+        check_name("a method", name, self._names)
+        with self._lock:
+            if self._default is None:
+                self._default = self.session()
+        return self._default.load_method(name)
+
+    def __repr__(self) -> str:
+        arenas = ", ".join(arena.name for arena in self.arenas)
+        return f"Program(methods=[{', '.join(self._names)}], arenas=[{arenas}])"

@@ -1,0 +1,86 @@
+"""A session: one set of a program's arenas, and the methods loaded over them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pte_arenas.errors import ArenaError
+from pte_arenas.layout import ArenaLayout
+from pte_arenas.runtime import _C
+from pte_arenas.runtime.names import check_name
+from pte_arenas.runtime.views import ArenaView
+
+
+class Session:
+    """State and methods. Made by `Program.session`.
+
+    State lives from here, or from `reset`, to the end of the session; loading, unloading and
+    reloading a method never changes it. Calls from several threads wait for each other.
+    """
+
+    def __init__(
+        self, session: _C.Session, methods: Sequence[str], arenas: Sequence[ArenaLayout]
+    ) -> None:
+        self._session = session
+        self._methods = methods
+        self._arenas = {arena.name: arena for arena in arenas}
+        self._loaded: dict[str, _C.Method] = {}
+
+    def load_method(self, name: str) -> _C.Method:
+        """Loads a method, unless it is loaded.
+
+        Raises:
+            ArenaError: The program has no such method.
+            RuntimeError: ExecuTorch cannot load it; the log says more.
+        """
+        method = self._loaded.get(name)
+        if method is None:
+            check_name("a method", name, self._methods)
+            method = self._loaded[name] = self._session.load_method(name)
+        return method
+
+    def unload_method(self, name: str) -> None:
+        """Frees a method and the memory that is its own; arenas stay as they are.
+
+        Mutable buffers that no arena holds are such memory: the next load starts them again from
+        their initial values.
+
+        Raises:
+            ArenaError: The program has no such method.
+        """
+        check_name("a method", name, self._methods)
+        self._loaded.pop(name, None)
+        self._session.unload_method(name)
+
+    def execute(self, name: str, inputs: Sequence[Any] = ()) -> list[Any]:
+        """Runs a method, and loads it if need be; see `Method.execute`."""
+        return self.load_method(name).execute(inputs)
+
+    def arena(self, name: str) -> ArenaView:
+        """The slots of an arena by their fully qualified names.
+
+        Raises:
+            ArenaError: The program has no such arena.
+        """
+        check_name("an arena", name, self._arenas)
+        return ArenaView(self._session, self._arenas[name])
+
+    def reset(self, arena: str | None = None, slot: str | None = None) -> None:
+        """Gives all arenas, one arena or one slot their initial values again.
+
+        Raises:
+            ArenaError: There is no such arena or slot.
+        """
+        if arena is None:
+            if slot is not None:
+                raise ArenaError(f"expected the arena of slot {slot!r} as well")
+        else:
+            check_name("an arena", arena, self._arenas)
+            if slot is not None:
+                names = [known.fqn for known in self._arenas[arena].slots]
+                check_name(f"a slot of arena '{arena}'", slot, names)
+        self._session.reset(arena, slot)
+
+    def __repr__(self) -> str:
+        return f"Session(methods=[{', '.join(self._methods)}], arenas=[{', '.join(self._arenas)}])"

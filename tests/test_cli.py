@@ -1,0 +1,274 @@
+"""The command line, run as a command."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from corpus import device, file_with, slot
+from corpus import write as write_program
+
+import pte_arenas as pa
+from pte_arenas.wire.ArenaBinding import ArenaBindingT
+from pte_arenas.wire.ExecutionPlan import ExecutionPlanT
+from pte_arenas.wire.Program import ProgramT
+from pte_arenas.wire.ProgramArena import ProgramArenaT
+from pte_arenas.wire.ProgramArenas import ProgramArenasT
+from pte_arenas.wire.ScalarType import ScalarType
+from pte_arenas.wire.SlotAccess import SlotAccessT
+
+READ, WRITE, READ_WRITE = range(3)
+
+GOLDEN = Path(__file__).parent / "golden"
+RUN = "import sys; from pte_arenas.cli import main; sys.argv[0] = 'pte-arenas'; main()"
+
+
+PICTURE = """\
+seq2seq.pte  2 methods, 1 arena, 1,654,784 bytes planned (2,801,664 if each method had its own)
+
+arena 0  kv_cache  state  1,146,880 bytes  align 64  cpu
+  k_cache  [        0,   524,288)  ##############..................  int8 [524288]  encode w  decode rw
+  v_cache  [  524,288, 1,048,576)  ..............###############...  int8 [524288]  encode w  decode r
+
+methods, with the bytes of their own
+  encode  407,904  kv_cache on memory id 2
+  decode  100,000  kv_cache on memory id 2
+"""  # noqa: E501
+
+ODD_PICTURE = """\
+odd.pte  2 methods, 2 arenas, 4,226 bytes planned (4,226 if each method had its own)
+
+arena 0  state  state  4,096 bytes  align 64  cpu
+  a     [    0,     4)  #...............................  float32 [1]  step rw
+  none  [    8,     8)  ................................  float32 [0]  step w
+  b     [4,092, 4,096)  ...............................#  float32 [1]
+
+arena 1  scratch  scratch  1 byte  align 64  cuda:0
+
+methods, with the bytes of their own
+  step  128  state on memory id 2  scratch on memory id 3
+  peek    1
+"""
+
+STOCK_PICTURE = """\
+stock.pte  1 method, 0 arenas, 48 bytes planned
+
+methods, with the bytes of their own
+  forward  48
+"""
+
+
+def run(*arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Runs the command with its output in a pipe that claims to be 40 columns wide."""
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-c", RUN, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "COLUMNS": "40", **environment},
+    )
+
+
+def encoder_decoder() -> ProgramT:
+    """The program of the picture in the documentation."""
+    caches = [
+        slot("k_cache", [524288], ScalarType.CHAR, nbytes=524288),
+        slot("v_cache", [524288], ScalarType.CHAR, offset=524288, nbytes=524288),
+    ]
+    return ProgramT(
+        executionPlan=[
+            ExecutionPlanT(
+                name="encode",
+                nonConstBufferSizes=[0, 407904, 0],
+                arenaBindings=[ArenaBindingT(2, 0, [SlotAccessT(0, WRITE), SlotAccessT(1, WRITE)])],
+            ),
+            ExecutionPlanT(
+                name="decode",
+                nonConstBufferSizes=[0, 100000, 0],
+                arenaBindings=[
+                    ArenaBindingT(2, 0, [SlotAccessT(0, READ_WRITE), SlotAccessT(1, READ)])
+                ],
+            ),
+        ],
+        programArenas=ProgramArenasT(1, arenas=[ProgramArenaT("kv_cache", 1146880, slots=caches)]),
+    )
+
+
+def test_inspect_draws_the_layout(tmp_path: Path) -> None:
+    path = tmp_path / "seq2seq.pte"
+    path.write_bytes(write_program(encoder_decoder(), b""))
+    done = run("inspect", path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == PICTURE
+
+
+def test_inspect_draws_what_is_unusual(tmp_path: Path) -> None:
+    path = tmp_path / "odd.pte"
+    tiny = [
+        slot("a", [1], nbytes=4),
+        slot("none", [0], offset=8),
+        slot("b", [1], offset=4092, nbytes=4),
+    ]
+    changes = {
+        "arenas[0].size": 4096,
+        "arenas[0].slots": tiny,
+        "arenas[1].deviceType": 1,
+        "arenas[1].size": 1,
+        "executionPlan[0].nonConstBufferDevice": [device(3, 1)],
+        "executionPlan[0].values": None,
+        "executionPlan[1].nonConstBufferSizes": [0, 1],
+        "executionPlan[1].arenaBindings": None,
+    }
+    path.write_bytes(file_with(changes))
+    assert run("inspect", path).stdout == ODD_PICTURE
+
+
+def test_inspect_draws_a_stock_file() -> None:
+    assert run("inspect", GOLDEN / "stock.pte").stdout == STOCK_PICTURE
+
+
+def test_inspect_prints_json() -> None:
+    path = GOLDEN / "mixed.pte"
+    report = json.loads(run("inspect", "--json", path).stdout)
+    layout = pa.ProgramLayout.model_validate_json(json.dumps(report.pop("layout")))
+    assert layout == pa.read_layout(path)
+    assert report == {
+        "planned_bytes": layout.planned_bytes,
+        "unshared_bytes": layout.unshared_bytes,
+    }
+
+
+NASTY = "\x1b[31m[red]\r\n\x00\x7f\u202e'é"
+ESCAPED = r"\u001b[31m[red]\r\n\u0000\u007f\u202e'\u00e9"
+
+
+@pytest.mark.parametrize(
+    "environment", [{}, {"FORCE_COLOR": "1"}, {"PYTHONIOENCODING": "ascii"}, {"NO_COLOR": "1"}]
+)
+def test_names_are_escaped(tmp_path: Path, environment: dict[str, str]) -> None:
+    names = {
+        "arenas[0].name": NASTY,
+        "arenas[0].slots[0].fullyQualifiedName": NASTY,
+        "executionPlan[0].name": NASTY,
+    }
+    path = tmp_path / "[red]\x1b[31m.pte"
+    path.write_bytes(file_with(names))
+    printed = run("inspect", path, **environment).stdout
+    for style in ("\x1b[36m", "\x1b[0m"):
+        printed = printed.replace(style, "")
+    assert set(printed) <= {chr(code) for code in range(0x20, 0x7F)} | {"\n"}
+    assert printed.count(ESCAPED) == 7
+    assert printed.startswith(r"[red]\u001b[31m.pte  2 methods")
+
+
+@pytest.mark.parametrize(
+    ("environment", "colours"),
+    [
+        pytest.param({}, False, id="pipe"),
+        pytest.param({"FORCE_COLOR": "1"}, True, id="forced"),
+        pytest.param({"FORCE_COLOR": "1", "NO_COLOR": "1"}, False, id="no-color"),
+        pytest.param({"FORCE_COLOR": "1", "TERM": "dumb"}, False, id="dumb"),
+    ],
+)
+def test_styles(environment: dict[str, str], *, colours: bool) -> None:
+    printed = run("inspect", GOLDEN / "counter.pte", **environment).stdout
+    assert ("\x1b" in printed) is colours
+
+
+def test_check_accepts() -> None:
+    path = GOLDEN / "counter.pte"
+    done = run("check", path)
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"{path}: valid\n", "")
+
+
+@pytest.mark.parametrize("command", ["check", "inspect"])
+@pytest.mark.parametrize(
+    ("data", "sentence"),
+    [
+        pytest.param(
+            file_with({"arenas[0].alignment": 12}),
+            "arenas[0].alignment: expected a power of two but found 12",
+            id="rule",
+        ),
+        pytest.param(
+            b"",
+            "program: expected a well-formed ExecuTorch program "
+            "but found damaged or truncated data",
+            id="empty",
+        ),
+    ],
+)
+def test_bad_file_is_one_sentence(tmp_path: Path, command: str, data: bytes, sentence: str) -> None:
+    path = tmp_path / "bad.pte"
+    path.write_bytes(data)
+    done = run(command, path)
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", f"{path}: {sentence}\n")
+
+
+@pytest.mark.parametrize("command", ["check", "inspect"])
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [("missing.pte", "no such file or directory"), ("", "is a directory")],
+)
+def test_unreadable_file_is_one_sentence(
+    tmp_path: Path, command: str, name: str, sentence: str
+) -> None:
+    path = tmp_path / name
+    done = run(command, path)
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", f"{path}: {sentence}\n")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["inspect"], ["inspect", "a.pte", "b.pte"], ["nonsense"], ["check", "--json", "a"]],
+)
+def test_wrong_usage(arguments: list[str]) -> None:
+    done = run(*arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "Usage: pte-arenas" in done.stderr
+
+
+def test_demo() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", RUN, "demo"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "\narena 0  stream  state  " in done.stdout
+    assert done.stdout.endswith("""\
+call      program  eager PyTorch
+push(3)    3.0000         3.0000
+push(5)    4.0000         4.0000
+push(10)   6.0000         6.0000
+reset()
+push(8)    8.0000         8.0000
+push(4)    6.0000         6.0000
+""")
+
+
+def test_help_needs_nothing_heavy() -> None:
+    code = (
+        "import sys; from pte_arenas.cli import app; app(['--help'], standalone_mode=False); "
+        "print(sorted({'torch', 'executorch', 'pydantic', 'numpy'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "inspect" in done.stdout
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize("command", ["inspect", "check"])
+def test_reading_does_not_import_torch(command: str) -> None:
+    code = (
+        f"import sys; from pte_arenas.cli import app; app(['{command}', sys.argv[1]], "
+        "standalone_mode=False); print('torch' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, GOLDEN / "counter.pte"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.splitlines()[-1] == "False"
