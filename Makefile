@@ -63,7 +63,7 @@ demo: $(VENV)/.installed $(VENV)/.silero
 
 test: lint $(VENV)/.installed $(VENV)/.silero
 	$(SAY) 'pytest'
-	$(PY) -m pytest
+	$(PY) -m pytest -n $(JOBS) --dist worksteal
 
 lint: $(VENV)/.requirements
 	$(SAY) 'ruff, mypy, clang-format'
@@ -92,13 +92,13 @@ CONFIGURE := $(CMAKE) -S . -G Ninja -DCMAKE_MAKE_PROGRAM=$(CURDIR)/$(BIN)/ninja 
 	-DPython_EXECUTABLE=$(CURDIR)/$(PY) -DPTE_ARENAS_BUILD_TESTS=ON -DPTE_ARENAS_BUILD_PYTHON=OFF
 
 googletest: $(VENV)/.requirements
-	@.ci/googletest $(CMAKE)
+	@bash .ci/googletest $(CMAKE)
 
 cpp-test: googletest
 	$(SAY) 'GoogleTest'
 	$(CONFIGURE) -B build/cpp-test -DCMAKE_BUILD_TYPE=Release
 	$(CMAKE) --build build/cpp-test -j $(JOBS)
-	$(CTEST) --test-dir build/cpp-test --output-on-failure --no-tests=error -j $(JOBS)
+	$(CTEST) --test-dir build/cpp-test --output-on-failure --no-tests=error
 
 # The analysis reads how cpp-test compiles each file.
 cpp-lint: cpp-test
@@ -110,4 +110,4 @@ cpp-sanitize: googletest
 	$(SAY) 'GoogleTest with AddressSanitizer and UBSan'
 	$(CONFIGURE) -B build/cpp-sanitize -DCMAKE_BUILD_TYPE=RelWithDebInfo -DPTE_ARENAS_SANITIZE=ON
 	$(CMAKE) --build build/cpp-sanitize -j $(JOBS)
-	$(CTEST) --test-dir build/cpp-sanitize --output-on-failure --no-tests=error -j $(JOBS)
+	$(CTEST) --test-dir build/cpp-sanitize --output-on-failure --no-tests=error

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import pytest
 import torch
 from executorch.exir import to_edge_transform_and_lower
 from torch.utils import _pytree as pytree
@@ -97,15 +96,11 @@ def assert_equal(have: Any, wish: Any, tolerance: float, what: str) -> None:
     )
 
 
-def check(model: Model, load_order: str = "lazy", **kwargs: Any) -> None:
-    """Exports a model and checks its calls in one load order."""
+def check(model: Model, **kwargs: Any) -> None:
+    """Exports a model and checks its calls in every load order."""
     program = load_program(emit(model, **kwargs).buffer)
-    check_calls(model, program.session(), load_order)
-
-
-def each_order(test: Callable[..., None]) -> Callable[..., None]:
-    """Runs a test once for each load order."""
-    return pytest.mark.parametrize("load_order", LOAD_ORDERS)(test)
+    for load_order in LOAD_ORDERS:
+        check_calls(model, program.session(), load_order)
 
 
 def repeated(*calls: Call, times: int = 3) -> list[Call]:

@@ -35,6 +35,9 @@ STATEMENTS = (
     "self.A.view(-1)[2:4] = 7.0",
     "self.A = self.A + x",
     "self.A = self.B * 2",
+    "self.A, self.B = self.B, self.A",
+    "self.A = x.flip(0)",
+    "T = self.A; self.A = self.A * 2",
     "self.A.copy_(self.A.flip(0))",
     "self.A.copy_(x.t().reshape(2, 3))",
     "self.A.addcmul_(x, self.B)",
@@ -85,7 +88,7 @@ class RandomProgram:
     def make(self) -> nn.Module:
         """A fresh module."""
         scope: dict[str, Any] = {"torch": torch, "nn": nn}
-        exec(self.source, scope)
+        exec(self.source, scope)  # noqa: S102
         module: nn.Module = scope["Generated"]()
         return module
 
@@ -99,14 +102,15 @@ class RandomProgram:
 
 def generate(seed: int) -> RandomProgram:
     """Makes the program of a seed: 2 to 5 methods over 1 to 6 buffers."""
-    rng = random.Random(seed)
+    rng = random.Random(seed)  # noqa: S311
     floats = [f"b{index}" for index in range(rng.randint(1, 5))]
     lines = [
         "class Generated(nn.Module):",
         "    def __init__(self):",
         "        super().__init__()",
         "        generator = torch.Generator().manual_seed(7)",
-        "        self.weight = nn.Parameter(torch.randint(-2, 3, (3, 3), generator=generator) * 0.5)",
+        "        weight = torch.randint(-2, 3, (3, 3), generator=generator) * 0.5",
+        "        self.weight = nn.Parameter(weight)",
     ]
     for index, name in enumerate(floats):
         start = rng.choice(["torch.zeros(2, 3)", f"torch.full((2, 3), {index + 1}.0)"])
@@ -116,10 +120,7 @@ def generate(seed: int) -> RandomProgram:
     for index in range(rng.randint(2, 5)):
         name = f"m{index}"
         lines += _method(rng, name, floats)
-        methods[name] = "x" in lines[-1] or any("(self, x)" in line for line in lines[-12:])
-    methods = {
-        name: f"    def {name}(self, x):" in lines for name in methods
-    }
+        methods[name] = f"    def {name}(self, x):" in lines
     calls = tuple((rng.choice(list(methods)), rng.randrange(1000)) for _ in range(8))
     return RandomProgram("\n".join(lines) + "\n", methods, calls)
 
@@ -129,7 +130,7 @@ def _method(rng: random.Random, name: str, floats: list[str]) -> list[str]:
     locals_: list[str] = []
     for _ in range(rng.randint(1, 5)):
         statement = _fill(rng, rng.choice(STATEMENTS), floats)
-        if statement.startswith("T ="):
+        if statement.startswith("T ="):  # a new local
             local = f"t{len(locals_)}"
             statement = local + statement[1:]
             locals_.append(local)
@@ -138,7 +139,7 @@ def _method(rng: random.Random, name: str, floats: list[str]) -> list[str]:
     if rng.random() < 0.6:
         results.append(_fill(rng, rng.choice(RESULTS), floats))
     if results:
-        body.append("return " + ", ".join(dict.fromkeys(results)) + ("," if len(results) == 1 else ""))
+        body.append("return " + ", ".join(dict.fromkeys(results)))
     takes_x = any("x" in _words(line) for line in body)
     head = f"    def {name}(self, x):" if takes_x else f"    def {name}(self):"
     return [head, *("        " + line for line in body)]

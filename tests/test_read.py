@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 from corpus import device, file_with, slot
 
 import pte_arenas as pa
-from pte_arenas.runtime import _C
+from pte_arenas.runtime import _C, load_program
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -139,6 +140,15 @@ def test_reads_golden_files(name: str) -> None:
     expected = pa.ProgramLayout.model_validate_json((GOLDEN / f"{name}.json").read_text())
     assert pa.read_layout(GOLDEN / f"{name}.pte") == expected
     _C.check((GOLDEN / f"{name}.pte").read_bytes())
+
+
+def test_runs_a_golden_file() -> None:
+    session = load_program(GOLDEN / "counter.pte").session()
+    assert session.execute("get", ())[0].item() == 5
+    assert session.execute("forward", (torch.tensor(2),))[0].item() == 5 + 2
+    assert session.execute("get", ())[0].item() == 5 + 2
+    session.execute("reset", ())
+    assert session.execute("get", ())[0].item() == 5
 
 
 def test_every_golden_file_is_listed() -> None:

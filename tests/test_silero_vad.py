@@ -121,7 +121,8 @@ def test_slots_hold_what_the_buffers_of_the_module_hold(
 ) -> None:
     listen(session, chunks)
     arena = session.arena("state")
-    assert largest_difference(arena["state"].tensor, eager.vad.state) <= 1e-4
+    # Cell states reach 17, and eager float32 is itself 1.7e-4 away from eager float64 there.
+    torch.testing.assert_close(arena["state"].tensor, eager.vad.state, rtol=1e-4, atol=1e-4)
     assert torch.equal(arena["context"].tensor, eager.vad.context)
     assert eager.vad.state.any()
 
@@ -175,24 +176,31 @@ def test_demo_prints_spans_and_agrees(
 
 
 def test_demo_fails_where_the_program_disagrees(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = load_official_vad()
     monkeypatch.setattr(
         demo, "load_official_vad", lambda: lambda chunk, rate: model(chunk, rate) + 2e-4
     )
-    assert demo.main(["--out", str(tmp_path)]) == 1
+    monkeypatch.setattr(demo, "_write_program", lambda _folder, xnnpack: path)
+    assert demo.main([]) == 1
     assert capsys.readouterr().err.endswith(
         "error: expected the same bits from both passes and at most 1e-04 from the model\n"
     )
 
 
-def test_demo_refuses_another_kind_of_recording(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        pytest.param(b"", "expected a PCM WAV file but found none (EOFError)", id="empty"),
+        pytest.param(None, "no such file or directory", id="missing"),
+    ],
+)
+def test_demo_refuses_what_is_no_recording(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes | None, message: str
 ) -> None:
     path = tmp_path / "a.wav"
-    path.write_bytes(b"")
+    if content is not None:
+        path.write_bytes(content)
     assert demo.main(["--wav", str(path), "--out", str(tmp_path)]) == 1
-    assert capsys.readouterr().err == (
-        f"error: {path}: expected a PCM WAV file but found none (EOFError)\n"
-    )
+    assert capsys.readouterr().err == f"error: {path}: {message}\n"

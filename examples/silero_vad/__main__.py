@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import shutil
 import sys
 import time
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +19,6 @@ from torch import Tensor
 import pte_arenas as pa
 from examples.silero_vad.model import SAMPLE_RATE, load_official_vad, load_vad
 from examples.silero_vad.picture import Track, choose_glyphs, draw_tracks
-from examples.silero_vad.program import export_vad
 from examples.silero_vad.recording import (
     SPEECH,
     RecordingError,
@@ -44,9 +45,10 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         chunks = split_chunks(read_recording(options.wav))
         path = _write_program(options.out, xnnpack=options.xnnpack)
-    except (RecordingError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+    except RecordingError as error:
+        return _fail(str(error))
+    except OSError as error:
+        return _fail(f"{error.filename}: {(error.strerror or str(error)).lower()}")
     print(f"wrote {path}\n")
     Console().print(draw_layout(pa.read_layout(path), path.name), end="\n\n", soft_wrap=True)
 
@@ -54,7 +56,7 @@ def main(arguments: list[str] | None = None) -> int:
     detect = session.load_method("detect")
 
     def run(chunk: Tensor) -> Tensor:
-        (probability,) = detect.execute((chunk,))
+        probability: Tensor = detect.execute((chunk,))[0]
         return probability
 
     begun = time.perf_counter()
@@ -91,13 +93,21 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
 def _write_program(folder: Path, *, xnnpack: bool) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "vad.pte"
-    with PROGRESS.status("exporting detect and reset over one arena"):
+    for name in ("torchao", "torch.utils._pytree"):  # ExecuTorch 1.5.1 imports what they warn of
+        logging.getLogger(name).setLevel(logging.ERROR)
+    with PROGRESS.status("exporting detect and reset over one arena"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # of torch.export, about itself
+        # Imported late: it takes seconds, and a recording of the wrong kind is refused before.
+        from examples.silero_vad.program import export_vad  # noqa: PLC0415
+
         export_vad(load_vad(), xnnpack=xnnpack).save(str(path))
     return path
 
 
 def _stream(detect: Callable[[Tensor], Tensor], chunks: Tensor, what: str) -> Tensor:
-    return stream(detect, track(chunks, what, total=len(chunks), console=PROGRESS, transient=True))
+    silent = not PROGRESS.is_terminal
+    bar = track(chunks, what, len(chunks), console=PROGRESS, transient=True, disable=silent)
+    return stream(detect, bar)
 
 
 def _draw(chunks: Tensor, probabilities: Tensor, spans: list[Span]) -> str:
@@ -125,14 +135,16 @@ def _compare(first: Tensor, second: Tensor, chunks: Tensor) -> int:
     print(
         f"first pass and the second, after reset          {'the same bits' if same else 'DIFFER'}"
     )
-    agrees = same and difference <= TOLERANCE  # False for NaN
-    if not agrees:
-        print(
-            "error: expected the same bits from both passes and at most "
-            f"{TOLERANCE:.0e} from the model",
-            file=sys.stderr,
-        )
-    return 0 if agrees else 1
+    if same and difference <= TOLERANCE:  # False for NaN
+        return 0
+    return _fail(
+        f"expected the same bits from both passes and at most {TOLERANCE:.0e} from the model"
+    )
+
+
+def _fail(reason: str) -> int:
+    print(f"error: {reason}", file=sys.stderr)
+    return 1
 
 
 if __name__ == "__main__":

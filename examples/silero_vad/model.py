@@ -3,7 +3,7 @@
 The weights come out of the TorchScript model of the PyPI package `silero-vad`, which is read
 without importing the package, because its import needs torchaudio. The layers were composed from
 the names and shapes of the weights and from that model's graph. (The package also holds
-`silero_vad_16k.safetensors`; in 6.2.3 that is another training run and gives other numbers.)
+`silero_vad_16k.safetensors`; in 6.2.3 those are other weights, which give other numbers.)
 """
 
 from __future__ import annotations

@@ -56,8 +56,7 @@ nb::dict values_of(const ArenaTable& table, size_t index) {
   values["name"] = str_of(arena.name);
   values["size"] = arena.size;
   values["alignment"] = arena.alignment;
-  values["lifetime"] =
-      arena.lifetime == Lifetime::State ? "state" : "scratch";
+  values["lifetime"] = arena.lifetime == Lifetime::State ? "state" : "scratch";
   values["device_type"] = arena.device.is_cpu() ? "cpu" : "cuda";
   values["device_index"] = static_cast<int>(arena.device.index());
   values["slots"] = slots;
@@ -111,7 +110,7 @@ nb::list ProgramHandle::arenas() const {
 
 nb::object SessionHandle::slot_tensor(std::string_view arena,
                                       std::string_view slot) {
-  const ArenaTable& table = session_->program().table();
+  const ArenaTable& table = session_->program()->table();
   const Result<size_t> a = table.find_arena(arena);
   const Result<size_t> s = a.ok() ? table.find_slot(*a, slot) : a.error();
   const auto bytes = session_->slot(arena, slot);
@@ -120,10 +119,10 @@ nb::object SessionHandle::slot_tensor(std::string_view arena,
   }
   const SlotInfo info = table.slot(*a, *s);
   if (dlpack_type(info.scalar_type).lanes == 0) {
-    raise_type_error(
-        "slot '" + std::string(slot) + "': expected a dtype that torch can "
-        "view but found " +
-        element_type(static_cast<int>(info.scalar_type)).name);
+    raise_type_error("slot '" + std::string(slot) +
+                     "': expected a dtype that torch can "
+                     "view but found " +
+                     element_type(static_cast<int>(info.scalar_type)).name);
   }
   auto* const view = new SlotView(shared_from_this(), info, bytes->data());
   return TorchExchange::get().own(&view->managed);

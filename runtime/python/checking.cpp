@@ -9,8 +9,8 @@
 #include <new>
 
 #include "message.h"
-#include "program_reader.h"
 #include "raising.h"
+#include "structure.h"
 
 namespace nb = nanobind;
 
@@ -19,9 +19,9 @@ namespace pte_arenas {
 using executorch::extension::arenas::ArenaTable;
 using executorch::extension::arenas::Finding;
 using executorch::extension::arenas::internal::ProgramHeader;
-using executorch::extension::arenas::internal::ProgramReader;
 using executorch::extension::arenas::internal::read_header;
 using executorch::extension::arenas::internal::refuse_structure;
+using executorch::extension::arenas::internal::verify_structure;
 using executorch::runtime::Error;
 using executorch::runtime::Span;
 
@@ -60,7 +60,7 @@ void verify(nb::handle data) {
   const Buffer buffer(data);
   ProgramHeader header;
   if (!read_header(buffer.span(), buffer.size(), &header) ||
-      !ProgramReader::verify(buffer.span(), header, buffer.size()).present()) {
+      !verify_structure(buffer.span(), header, buffer.size()).present()) {
     Finding finding;
     (void)refuse_structure(&finding);
     raise_invalid_program(finding);
@@ -84,12 +84,12 @@ void check(nb::handle data) {
 
 void define_checking(nb::module_& module) {
   module.def("verify", &verify, nb::arg("data"),
-             nb::sig("def verify(data: collections.abc.Buffer) -> None"),
+             nb::sig("def verify(data: typing_extensions.Buffer) -> None"),
              "Checks the structure of a program, before anything reads it.\n\n"
              "Raises:\n"
              "    InvalidProgramError: The data is damaged or truncated.");
   module.def("check", &check, nb::arg("data"),
-             nb::sig("def check(data: collections.abc.Buffer) -> None"),
+             nb::sig("def check(data: typing_extensions.Buffer) -> None"),
              "Checks every rule of docs/checks.md, in C++.\n\n"
              "Raises:\n"
              "    InvalidProgramError: With the first broken rule.");

@@ -3,6 +3,7 @@
 #include <nanobind/stl/string.h>
 
 #include "inputs.h"
+#include "metadata.h"
 #include "outputs.h"
 #include "raising.h"
 #include "torch_exchange.h"
@@ -15,26 +16,26 @@ using executorch::extension::arenas::Finding;
 using executorch::extension::arenas::LoadedMethod;
 using executorch::runtime::Error;
 using executorch::runtime::Result;
-using executorch::runtime::Span;
 
 namespace {
 
-/// Gives up a Python object when a program that lives in it ends, wherever that
-/// is.
-class KeptAlive final {
- public:
-  explicit KeptAlive(nb::object object) : object_(object.release().ptr()) {}
-  KeptAlive(const KeptAlive&) = delete;
-  KeptAlive& operator=(const KeptAlive&) = delete;
-  ~KeptAlive() {
-    if (Py_IsInitialized()) {
+/// A program with the Python object that its bytes are in.
+struct ProgramOverBytes {
+  PyObject* bytes;
+  std::shared_ptr<const ProgramHandle::Program> program;
+
+  ProgramOverBytes(const nb::bytes& object,
+                   std::shared_ptr<const ProgramHandle::Program> over)
+      : bytes(nb::object(object).release().ptr()), program(std::move(over)) {}
+  ProgramOverBytes(const ProgramOverBytes&) = delete;
+  ProgramOverBytes& operator=(const ProgramOverBytes&) = delete;
+  ~ProgramOverBytes() {
+    program.reset();
+    if (Py_IsInitialized()) {  // wherever the last user lets it go
       const nb::gil_scoped_acquire gil;
-      Py_DECREF(object_);
+      Py_DECREF(bytes);
     }
   }
-
- private:
-  PyObject* object_;
 };
 
 [[noreturn]] void raise_load_error(Error error, const Finding& finding) {
@@ -69,14 +70,15 @@ Failure run(LoadedMethod& method, const Signature& signature,
 
 }  // namespace
 
-ProgramHandle ProgramHandle::from_file(const std::string& path) {
+ProgramHandle ProgramHandle::from_file(const nb::bytes& path) {
+  const std::string name(path.c_str(), path.size());
   Finding finding;
   Error error = Error::Ok;
   std::shared_ptr<const Program> program;
   {
     const nb::gil_scoped_release no_gil;
     auto loaded =
-        Program::load(path.c_str(), Program::LoadMode::Mmap, &finding);
+        Program::load(name.c_str(), Program::LoadMode::Mmap, &finding);
     error = loaded.error();
     program = loaded.ok() ? std::move(*loaded) : nullptr;
   }
@@ -86,26 +88,29 @@ ProgramHandle ProgramHandle::from_file(const std::string& path) {
   return ProgramHandle(std::move(program));
 }
 
-ProgramHandle ProgramHandle::from_bytes(nb::bytes data) {
+ProgramHandle ProgramHandle::from_bytes(const nb::bytes& data) {
   Finding finding;
   auto loaded = Program::load(data.data(), data.size(), &finding);
   if (!loaded.ok()) {
     raise_load_error(loaded.error(), finding);
   }
-  const std::shared_ptr<const Program> program = std::move(*loaded);
-  const auto kept = std::make_shared<KeptAlive>(data);
-  // The bytes outlive the program: it goes when `program` goes.
-  return ProgramHandle(std::shared_ptr<const Program>(
-      program.get(), [kept, program](const Program*) {}));
+  const auto owner =
+      std::make_shared<ProgramOverBytes>(data, std::move(*loaded));
+  return ProgramHandle({owner, owner->program.get()});
 }
 
 std::vector<std::string> ProgramHandle::method_names() const {
   std::vector<std::string> names;
   const auto& table = program_->table();
+  names.reserve(table.num_methods());
   for (size_t m = 0; m < table.num_methods(); ++m) {
     names.emplace_back(table.method_name(m));
   }
   return names;
+}
+
+nb::object ProgramHandle::metadata(const std::string& method) const {
+  return metadata_of(program_, method);
 }
 
 std::shared_ptr<SessionHandle> ProgramHandle::session() const {
@@ -166,6 +171,10 @@ void SessionHandle::reset(std::optional<std::string_view> arena,
   if (error != Error::Ok) {
     raise_runtime_error("reset", error);
   }
+}
+
+nb::object MethodHandle::metadata() const {
+  return metadata_of(session_->session_->program(), name());
 }
 
 nb::list MethodHandle::execute(nb::handle values) {

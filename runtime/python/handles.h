@@ -23,20 +23,20 @@ class ProgramHandle final {
   using Program = executorch::extension::arenas::ArenaProgram;
 
   /// Maps a file. Throws InvalidProgramError or RuntimeError.
-  static ProgramHandle from_file(const std::string& path);
+  static ProgramHandle from_file(const nanobind::bytes& path);
 
   /// Keeps the bytes alive instead of copying them.
-  static ProgramHandle from_bytes(nanobind::bytes data);
+  static ProgramHandle from_bytes(const nanobind::bytes& data);
 
   /// In the order of the file.
   std::vector<std::string> method_names() const;
+
+  nanobind::object metadata(const std::string& method) const;
 
   /// Plain values for pte_arenas.layout: a dict per arena.
   nanobind::list arenas() const;
 
   std::shared_ptr<SessionHandle> session() const;
-
-  const std::shared_ptr<const Program>& program() const { return program_; }
 
  private:
   explicit ProgramHandle(std::shared_ptr<const Program> program)
@@ -87,7 +87,7 @@ class MethodHandle final {
 
   const std::string& name() const { return signature_->method; }
 
-  const std::shared_ptr<SessionHandle>& session() const { return session_; }
+  nanobind::object metadata() const;
 
  private:
   std::shared_ptr<SessionHandle> session_;

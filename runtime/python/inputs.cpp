@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "raising.h"
+#include "words.h"
 
 namespace nb = nanobind;
 
@@ -19,37 +20,6 @@ namespace {
 
 // What an empty tensor points to; ExecuTorch refuses null.
 alignas(64) char no_bytes[64];
-
-std::string inputs_in_words(size_t count) {
-  return std::to_string(count) + (count == 1 ? " input" : " inputs");
-}
-
-/// What a caller gave, as `float32 of sizes (2, 3)` or as its type.
-std::string found_in_words(nb::handle value) {
-  if (value.is_none()) {
-    return "None";
-  }
-  const std::string type = nb::type_name(value.type()).c_str();
-  if (TorchExchange::get().is_tensor(value)) {
-    std::string dtype = nb::str(value.attr("dtype")).c_str();
-    dtype = dtype.substr(dtype.find('.') + 1);
-    const nb::tuple sizes(value.attr("shape"));
-    const std::string device = nb::str(value.attr("device")).c_str();
-    const std::string layout = nb::str(value.attr("layout")).c_str();
-    std::string text = dtype + " of sizes " + nb::str(sizes).c_str();
-    if (device != "cpu") {
-      text += " on " + device;
-    } else if (layout != "torch.strided") {
-      text += " in " + layout.substr(layout.find('.') + 1) + " layout";
-    }
-    return text;
-  }
-  if (PyLong_Check(value.ptr()) || PyFloat_Check(value.ptr())) {
-    return (PyBool_Check(value.ptr()) ? "" : "the " + type + " ") +
-           nb::str(value).c_str();
-  }
-  return type;
-}
 
 /// Whether a Python value is the one that a program is specialised to.
 struct IsExported {
@@ -71,8 +41,7 @@ struct IsExported {
   }
 
   bool operator()(double expected) const {
-    if (!(PyFloat_Check(value) || PyLong_Check(value)) ||
-        PyBool_Check(value)) {
+    if (!(PyFloat_Check(value) || PyLong_Check(value)) || PyBool_Check(value)) {
       return false;
     }
     const double number = PyFloat_AsDouble(value);
@@ -200,7 +169,7 @@ void Inputs::take_tensor(size_t index, nb::handle value) {
     if (!is_empty(given)) {
       raise_type_error(signature_.method + ": input " + std::to_string(index) +
                        ": expected a tensor with data but found " +
-                       nb::type_name(value.type()).c_str());
+                       Py_TYPE(value.ptr())->tp_name);
     }
     taken.data = no_bytes;
   }
@@ -227,10 +196,9 @@ void Inputs::check_shape(size_t index, nb::handle value,
 void Inputs::refuse(size_t index, nb::handle value) const {
   const InputType& type = signature_.inputs[index];
   const bool is_tensor = TorchExchange::get().is_tensor(value);
-  const std::string message = signature_.method + ": input " +
-                              std::to_string(index) + ": expected " +
-                              type.in_words() + " but found " +
-                              found_in_words(value);
+  const std::string message =
+      signature_.method + ": input " + std::to_string(index) + ": expected " +
+      type.in_words() + " but found " + found_in_words(value);
   if (type.is_tensor == is_tensor) {
     raise_value_error(message);
   }

@@ -51,9 +51,7 @@ class Inputs final {
   void check_shape(size_t index, nanobind::handle value,
                    const dlpack::Tensor& tensor) const;
   [[noreturn]] void refuse(size_t index, nanobind::handle value) const;
-  Tensor& tensor(size_t index) {
-    return more_ ? more_[index] : inline_[index];
-  }
+  Tensor& tensor(size_t index) { return more_ ? more_[index] : inline_[index]; }
   const Tensor& tensor(size_t index) const {
     return more_ ? more_[index] : inline_[index];
   }

@@ -8,6 +8,7 @@
 
 #include "element_type.h"
 #include "raising.h"
+#include "words.h"
 
 namespace nb = nanobind;
 
@@ -52,8 +53,7 @@ std::string dtype_name(const TensorView& tensor) {
 template <typename TagOf, typename InfoOf>
 TensorView tensor_at(const MethodView& method, const char* what, size_t index,
                      size_t count, TagOf tag_of, InfoOf info_of) {
-  const std::string where =
-      std::string(method.meta.name()) + ": " + what + " ";
+  const std::string where = std::string(method.meta.name()) + ": " + what + " ";
   if (index >= count) {
     throw nb::index_error((where + "expected an index below " +
                            std::to_string(count) + " but found " +
@@ -93,14 +93,16 @@ TensorView attribute_at(const MethodView& method, size_t index) {
       [&](size_t i) { return method.meta.attribute_tensor_meta(i); });
 }
 
-std::string repr_of(const TensorView& tensor) {
-  return "TensorInfo(sizes=" + std::string(nb::str(sizes_of(tensor)).c_str()) +
+std::string repr(const TensorView& tensor) {
+  return "TensorInfo(sizes=" +
+         nb::cast<std::string>(
+             nb::steal(PyObject_Str(sizes_of(tensor).ptr()))) +
          ", dtype=" + dtype_name(tensor) + ", is_memory_planned=" +
          (tensor.info.is_memory_planned() ? "True" : "False") +
          ", nbytes=" + std::to_string(tensor.info.nbytes()) + ")";
 }
 
-std::string repr_of(const MethodView& method) {
+std::string repr(const MethodView& method) {
   return "MethodMeta(name='" + std::string(method.meta.name()) +
          "', num_inputs=" + std::to_string(method.meta.num_inputs()) +
          ", num_outputs=" + std::to_string(method.meta.num_outputs()) + ")";
@@ -134,7 +136,7 @@ void define_metadata(nb::module_& module) {
       .def(
           "name", [](const TensorView& tensor) { return tensor.info.name(); },
           "Fully qualified name, or an empty string.")
-      .def("__repr__", [](const TensorView& tensor) { return repr_of(tensor); });
+      .def("__repr__", [](const TensorView& tensor) { return repr(tensor); });
   nb::class_<MethodView>(module, "MethodMeta",
                          "What a program says of one of its methods.")
       .def(
@@ -158,17 +160,16 @@ void define_metadata(nb::module_& module) {
            "The tensor at one place of the outputs.")
       .def("attribute_tensor_meta", &attribute_at, nb::arg("index"),
            "One of the named tensors.")
-      .def("__repr__", [](const MethodView& method) { return repr_of(method); });
+      .def("__repr__", [](const MethodView& method) { return repr(method); });
 }
 
-nb::object metadata_of(const ProgramHandle& program,
-                       const std::string& method) {
+nb::object metadata_of(Program program, const std::string& method) {
   const Result<MethodMeta> meta =
-      program.program()->program().method_meta(method.c_str());
+      program->program().method_meta(method.c_str());
   if (!meta.ok()) {
     raise_runtime_error(method + ": metadata", meta.error());
   }
-  return nb::cast(MethodView{program.program(), *meta});
+  return nb::cast(MethodView{std::move(program), *meta});
 }
 
 }  // namespace pte_arenas

@@ -2,6 +2,9 @@
 
 #include <nanobind/nanobind.h>
 
+#include <memory>
+#include <string>
+
 #include "handles.h"
 
 namespace pte_arenas {
@@ -9,8 +12,9 @@ namespace pte_arenas {
 /// Adds the classes MethodMeta and TensorInfo, named as in executorch.runtime.
 void define_metadata(nanobind::module_& module);
 
-/// The metadata of a method. Throws ArenaError if the program has none such.
-nanobind::object metadata_of(const ProgramHandle& program,
-                             const std::string& method);
+/// The metadata of a method that the program has.
+nanobind::object metadata_of(
+    std::shared_ptr<const ProgramHandle::Program> program,
+    const std::string& method);
 
 }  // namespace pte_arenas

@@ -24,7 +24,7 @@ NB_MODULE(_C, module) {
 
   nb::class_<ProgramHandle>(module, "Program", "A checked program.")
       .def_static("from_file", &ProgramHandle::from_file, nb::arg("path"),
-                  "Maps a file.")
+                  "Maps a file; the path is encoded as `os.fsencode` does.")
       .def_static("from_bytes", &ProgramHandle::from_bytes, nb::arg("data"),
                   "Reads a program from memory, which it keeps.")
       .def("method_names", &ProgramHandle::method_names,
@@ -32,7 +32,7 @@ NB_MODULE(_C, module) {
       .def("arenas", &ProgramHandle::arenas,
            nb::sig("def arenas(self) -> list[dict[str, typing.Any]]"),
            "Values for pte_arenas.layout.ArenaLayout.")
-      .def("metadata", &pte_arenas::metadata_of, nb::arg("method"),
+      .def("metadata", &ProgramHandle::metadata, nb::arg("method"),
            nb::sig("def metadata(self, method: str) -> MethodMeta"),
            "What the program says of a method.")
       .def("session", &ProgramHandle::session,
@@ -54,6 +54,9 @@ NB_MODULE(_C, module) {
 
   nb::class_<MethodHandle>(module, "Method", "A method of a session.")
       .def_prop_ro("name", &MethodHandle::name, "Name of the method.")
+      .def_prop_ro("metadata", &MethodHandle::metadata,
+                   nb::sig("def metadata(self) -> MethodMeta"),
+                   "What the program says of the method.")
       .def("execute", &MethodHandle::execute, nb::arg("inputs"),
            nb::sig("def execute(self, inputs: "
                    "collections.abc.Sequence[typing.Any]) -> "

@@ -191,8 +191,8 @@ Error Outputs::copy(const EValue& value, Value* copied) {
 }
 
 nb::list Outputs::to_python() {
-  nb::list list = nb::steal<nb::list>(
-      PyList_New(static_cast<Py_ssize_t>(values_.size())));
+  nb::list list =
+      nb::steal<nb::list>(PyList_New(static_cast<Py_ssize_t>(values_.size())));
   for (size_t i = 0; i < values_.size(); ++i) {
     PyList_SET_ITEM(list.ptr(), static_cast<Py_ssize_t>(i),
                     to_python(values_[i]).release().ptr());

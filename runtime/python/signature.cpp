@@ -5,6 +5,7 @@
 
 #include "element_type.h"
 #include "torch_exchange.h"
+#include "words.h"
 
 namespace nb = nanobind;
 
@@ -92,12 +93,11 @@ std::string scalar_in_words(const Scalar& value) {
   if (const auto* number = std::get_if<int64_t>(&value)) {
     text = "the int " + std::to_string(*number);
   } else if (const auto* number = std::get_if<double>(&value)) {
-    text = std::string("the float ") + nb::repr(nb::float_(*number)).c_str();
+    text = "the float " + repr_of(nb::float_(*number));
   } else if (const auto* truth = std::get_if<bool>(&value)) {
     text = *truth ? "True" : "False";
   } else if (const auto* string = std::get_if<std::string>(&value)) {
-    text = std::string("the str ") +
-           nb::repr(nb::str(string->c_str(), string->size())).c_str();
+    text = "the str " + repr_of(nb::str(string->c_str(), string->size()));
   } else {
     return "None";
   }

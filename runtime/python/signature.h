@@ -38,7 +38,8 @@ struct InputType {
   std::vector<int32_t> sizes;
   std::vector<uint8_t> dim_order;
 
-  /// `float32 of sizes (1, 512)`, `None` or `the int 3 that ...`. Needs the GIL.
+  /// `float32 of sizes (1, 512)`, `None` or `the int 3 that ...`. Needs the
+  /// GIL.
   std::string in_words() const;
 };
 

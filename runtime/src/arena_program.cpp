@@ -15,7 +15,6 @@ namespace ET_ARENAS_NAMESPACE {
 
 using internal::ProgramLoader;
 using runtime::DataLoader;
-using runtime::Error;
 using runtime::FreeableBuffer;
 using runtime::Result;
 using runtime::Span;
@@ -25,8 +24,8 @@ namespace {
 using SharedProgram = std::shared_ptr<const ArenaProgram>;
 
 Result<FreeableBuffer> load_head(const DataLoader& file, size_t size) {
-  return file.load(0, size,
-                   DataLoader::SegmentInfo(DataLoader::SegmentInfo::Type::Program));
+  return file.load(
+      0, size, DataLoader::SegmentInfo(DataLoader::SegmentInfo::Type::Program));
 }
 
 Span<const uint8_t> bytes_of(const FreeableBuffer& buffer) {
@@ -100,10 +99,9 @@ Result<SharedProgram> ArenaProgram::load(const char* path, LoadMode mode,
                                          Finding* finding,
                                          Program::Verification verification) {
   Result<std::unique_ptr<DataLoader>> loader =
-      mode == LoadMode::Mmap
-          ? on_heap(MmapDataLoader::from(
-                path, MmapDataLoader::MlockConfig::NoMlock))
-          : on_heap(FileDataLoader::from(path));
+      mode == LoadMode::Mmap ? on_heap(MmapDataLoader::from(
+                                   path, MmapDataLoader::MlockConfig::NoMlock))
+                             : on_heap(FileDataLoader::from(path));
   if (!loader.ok()) {
     return loader.error();
   }

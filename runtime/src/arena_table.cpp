@@ -5,6 +5,7 @@
 #include "checks.h"
 #include "message.h"
 #include "program_reader.h"
+#include "structure.h"
 
 namespace executorch {
 namespace extension {
@@ -77,13 +78,16 @@ Result<ArenaTable> ArenaTable::parse(Span<const uint8_t> program,
     return internal::refuse_structure(finding);
   }
   const ProgramReader reader =
-      ProgramReader::verify(program, header, file_size);
+      internal::verify_structure(program, header, file_size);
   if (!reader.present()) {
     return internal::refuse_structure(finding);
   }
   const Error error = internal::check_program(reader, SIZE_MAX, finding);
   if (error != Error::Ok) {
     return error;
+  }
+  if (finding != nullptr) {  // the checks wrote paths ahead of their verdicts
+    *finding = Finding();
   }
   return ArenaTable(reader.table(), header.segment_base);
 }
@@ -125,9 +129,8 @@ std::optional<InitialValue> ArenaTable::initial_value(size_t arena,
     return std::nullopt;
   }
   const internal::InitialDataReader data = program.initial_data();
-  return InitialValue{
-      segment_base_ + data.segment_offset + data.offsets[index],
-      data.segment_index};
+  return InitialValue{segment_base_ + data.segment_offset + data.offsets[index],
+                      data.segment_index};
 }
 
 Result<size_t> ArenaTable::find_arena(std::string_view name) const {

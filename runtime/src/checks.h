@@ -31,9 +31,23 @@ runtime::Error check_program(const ProgramReader& program, uint64_t size_max,
 runtime::Error check_arenas(const ProgramReader& program, uint64_t size_max,
                             Finding* finding);
 
+/**
+ * One slot by itself, and against its arena and the initial values.
+ *
+ * @param[in] arena The arena, `a` its index.
+ * @param[in] s Index of the slot in the arena.
+ */
+runtime::Error check_slot(const ArenaReader& arena, size_t a, size_t s,
+                          const InitialDataReader& initial_data,
+                          Finding* finding);
+
 /// One plan: its bindings, then its tensors in bound memory.
 runtime::Error check_plan(const ProgramReader& program, size_t plan,
                           Finding* finding);
+
+/// The tensors of a plan, whose bindings are sound, in bound memory.
+runtime::Error check_tensors(const ProgramReader& program, size_t plan,
+                             Finding* finding);
 
 /// How many dimensions a tensor may have (kTensorDimensionLimit).
 constexpr size_t kMaxRank = 16;

@@ -4,10 +4,6 @@
 
 #include <pte_arenas/wire/program_generated.h>
 
-#include <cstring>
-
-#include "message.h"
-
 namespace executorch {
 namespace extension {
 namespace ET_ARENAS_NAMESPACE {
@@ -16,23 +12,6 @@ namespace {
 
 namespace wire = ::pte_arenas::wire;
 
-// The `eh00` header, behind the FlatBuffer's root offset and identifier:
-// magic, then length (32 bits), program size, segment base and, in newer
-// files, the size of all segments (64 bits each), little-endian.
-constexpr size_t kHeadBytes = 64;
-constexpr size_t kMagicOffset = 8;
-constexpr char kMagic[] = {'e', 'h', '0', '0'};
-constexpr uint32_t kHeaderLength = 24;
-constexpr uint32_t kHeaderLengthWithSegmentSize = 32;
-
-uint64_t little_endian(const uint8_t* bytes, size_t count) {
-  uint64_t value = 0;
-  for (size_t i = count; i > 0; --i) {
-    value = value << 8 | bytes[i - 1];
-  }
-  return value;
-}
-
 template <typename Vector>
 size_t size_of(const Vector* vector) {
   return vector == nullptr ? 0 : vector->size();
@@ -40,10 +19,10 @@ size_t size_of(const Vector* vector) {
 
 template <typename T>
 runtime::Span<const T> span_of(const flatbuffers::Vector<T>* vector) {
-  return vector == nullptr ? runtime::Span<const T>()
-                           : runtime::Span<const T>(
-                                 reinterpret_cast<const T*>(vector->Data()),
-                                 vector->size());
+  return vector == nullptr
+             ? runtime::Span<const T>()
+             : runtime::Span<const T>(
+                   reinterpret_cast<const T*>(vector->Data()), vector->size());
 }
 
 std::string_view text_of(const flatbuffers::String* text) {
@@ -56,127 +35,29 @@ const Table* as(const void* table) {
   return static_cast<const Table*>(table);
 }
 
-bool segments_fit(const wire::Program& program, const ProgramHeader& header,
-                  uint64_t file_size) {
-  if (size_of(program.segments()) == 0) {
-    return true;
-  }
-  // ExecuTorch writes a program without weights with one empty segment and no
-  // header.
-  const uint64_t room =
-      header.segment_base == 0 ? 0 : file_size - header.segment_base;
-  for (const wire::DataSegment* segment : *program.segments()) {
-    if (segment->offset() > room || segment->size() > room - segment->offset()) {
-      return false;
-    }
-  }
-  return true;
-}
-
-/**
- * Checks names, up to a total length: an honest file has room for each of its
- * names, while vectors that share one long name many times over have not.
- */
-class NameCheck {
- public:
-  explicit NameCheck(uint64_t program_size) : budget_(2 * program_size) {}
-
-  bool accepts(std::string_view name) {
-    if (name.size() > budget_) {
-      return false;
-    }
-    budget_ -= name.size();
-    return is_utf8(name);
-  }
-
-  bool accepts(const ArenasReader& arenas) {
-    for (size_t i = 0; i < arenas.num_features(); ++i) {
-      if (!accepts(arenas.feature(i))) {
-        return false;
-      }
-    }
-    for (size_t a = 0; a < arenas.num_arenas(); ++a) {
-      const ArenaReader arena = arenas.arena(a);
-      if (!accepts(arena.name())) {
-        return false;
-      }
-      for (size_t s = 0; s < arena.num_slots(); ++s) {
-        if (!accepts(arena.slot(s).name())) {
-          return false;
-        }
-      }
-    }
-    return true;
-  }
-
-  bool accepts(const ProgramReader& program) {
-    for (size_t m = 0; m < program.num_plans(); ++m) {
-      if (!accepts(program.plan(m).name())) {
-        return false;
-      }
-    }
-    const ArenasReader arenas = program.arenas();
-    return !arenas.present() || accepts(arenas);
-  }
-
- private:
-  uint64_t budget_;
-};
-
 }  // namespace
 
-bool read_header(runtime::Span<const uint8_t> head, uint64_t file_size,
-                 ProgramHeader* header) {
-  if (head.size() < kHeadBytes || file_size < kHeadBytes) {
-    return false;
+ProgramReader ProgramReader::verify(runtime::Span<const uint8_t> program) {
+  if (program.size() >= FLATBUFFERS_MAX_BUFFER_SIZE) {
+    return ProgramReader(nullptr);
   }
-  const uint8_t* bytes = head.data() + kMagicOffset;
-  if (std::memcmp(bytes, kMagic, sizeof(kMagic)) != 0) {
-    *header = {file_size, 0};
-    return true;
-  }
-  const uint64_t length = little_endian(bytes + 4, 4);
-  header->program_size = little_endian(bytes + 8, 8);
-  header->segment_base = little_endian(bytes + 16, 8);
-  const uint64_t segments_size = length >= kHeaderLengthWithSegmentSize
-                                     ? little_endian(bytes + 24, 8)
-                                     : 0;
-  if (length < kHeaderLength || header->program_size < kHeadBytes ||
-      header->program_size > file_size) {
-    return false;
-  }
-  if (header->segment_base == 0) {
-    return segments_size == 0;
-  }
-  return header->segment_base >= header->program_size &&
-         header->segment_base <= file_size &&
-         segments_size <= file_size - header->segment_base;
-}
-
-ProgramReader ProgramReader::verify(runtime::Span<const uint8_t> program,
-                                    const ProgramHeader& header,
-                                    uint64_t file_size) {
-  const ProgramReader damaged(nullptr);
-  if (header.program_size > program.size() ||
-      header.program_size >= FLATBUFFERS_MAX_BUFFER_SIZE) {
-    return damaged;
-  }
-  const size_t size = static_cast<size_t>(header.program_size);
   flatbuffers::Verifier::Options options;
   // A table takes at least four bytes and an honest file refers to each once.
   // So a large program passes, and a file whose vectors share their elements
   // many times over cannot take more than linear time.
-  options.max_tables = static_cast<flatbuffers::uoffset_t>(size / 4);
-  flatbuffers::Verifier verifier(program.data(), size, options);
-  if (!wire::VerifyProgramBuffer(verifier)) {
-    return damaged;
-  }
-  const wire::Program* root = wire::GetProgram(program.data());
-  const ProgramReader reader(root);
-  return segments_fit(*root, header, file_size) &&
-                 NameCheck(header.program_size).accepts(reader)
-             ? reader
-             : damaged;
+  options.max_tables = static_cast<flatbuffers::uoffset_t>(program.size() / 4);
+  flatbuffers::Verifier verifier(program.data(), program.size(), options);
+  return ProgramReader(wire::VerifyProgramBuffer(verifier)
+                           ? wire::GetProgram(program.data())
+                           : nullptr);
+}
+
+size_t ProgramReader::num_segments() const {
+  return size_of(as<wire::Program>(table_)->segments());
+}
+
+SegmentReader ProgramReader::segment(size_t index) const {
+  return SegmentReader(as<wire::Program>(table_)->segments()->Get(index));
 }
 
 ArenasReader ProgramReader::arenas() const {
@@ -204,6 +85,14 @@ InitialDataReader ProgramReader::initial_data() const {
   const wire::DataSegment* segment = program->segments()->Get(index);
   return {true, index, segment->offset(), segment->size(),
           span_of(lists->Get(0)->offsets())};
+}
+
+uint64_t SegmentReader::offset() const {
+  return as<wire::DataSegment>(table_)->offset();
+}
+
+uint64_t SegmentReader::size() const {
+  return as<wire::DataSegment>(table_)->size();
 }
 
 uint32_t ArenasReader::format() const {

@@ -19,22 +19,6 @@ namespace extension {
 namespace ET_ARENAS_NAMESPACE {
 namespace internal {
 
-/// What the `eh00` header says, with the file's size for what it does not.
-struct ProgramHeader {
-  /// Bytes of the FlatBuffer at the start of the file.
-  uint64_t program_size = 0;
-  /// First byte of the segments; 0 if the file has no header or no segments.
-  uint64_t segment_base = 0;
-};
-
-/**
- * Reads the header in the first 64 bytes of a file.
- *
- * @returns False if the file is too short, or the sizes do not fit it.
- */
-bool read_header(runtime::Span<const uint8_t> head, uint64_t file_size,
-                 ProgramHeader* header);
-
 /// A table in the file.
 class TableReader {
  public:
@@ -126,6 +110,14 @@ class PlanReader : public TableReader {
   PlannedTensorReader planned_tensor(size_t value) const;
 };
 
+/// Offsets relative to the first byte of the segments.
+class SegmentReader : public TableReader {
+ public:
+  using TableReader::TableReader;
+  uint64_t offset() const;
+  uint64_t size() const;
+};
+
 /// The first mutable data segment, which holds initial values.
 struct InitialDataReader {
   /// False if the program has none.
@@ -143,16 +135,16 @@ class ProgramReader : public TableReader {
   using TableReader::TableReader;
 
   /**
-   * Checks everything structural: the FlatBuffer, the bounds of the segments
-   * and the encoding of names.
+   * Runs FlatBuffers' verifier, with limits that let large programs pass.
    *
-   * @param[in] program The whole FlatBuffer; at least `header.program_size`.
+   * @param[in] program The bytes of the FlatBuffer, no more.
    *
    * @returns A reader of the root table, absent if the data is damaged.
    */
-  static ProgramReader verify(runtime::Span<const uint8_t> program,
-                              const ProgramHeader& header, uint64_t file_size);
+  static ProgramReader verify(runtime::Span<const uint8_t> program);
 
+  size_t num_segments() const;
+  SegmentReader segment(size_t index) const;
   ArenasReader arenas() const;
   size_t num_plans() const;
   PlanReader plan(size_t index) const;

@@ -11,7 +11,6 @@ namespace ET_ARENAS_NAMESPACE {
 using internal::InitialValues;
 using runtime::Error;
 using runtime::EValue;
-using runtime::LoadBackendOptionsMap;
 using runtime::Result;
 using runtime::Span;
 
@@ -63,8 +62,8 @@ Result<LoadedMethod*> Session::load_in_use(const std::string& name) {
   if (LoadedMethod* const loaded = loaded_method(name)) {
     return loaded;
   }
-  Result<std::unique_ptr<LoadedMethod>> method = LoadedMethod::load(
-      *program_, pool_, name.c_str(), &backend_options_);
+  Result<std::unique_ptr<LoadedMethod>> method =
+      LoadedMethod::load(*program_, pool_, name.c_str(), &backend_options_);
   if (!method.ok()) {
     return method.error();
   }
@@ -154,8 +153,7 @@ Error Session::reset(std::string_view arena) {
   if (!a.ok()) {
     return a.error();
   }
-  return InitialValues(program_->table(), program_->loader())
-      .reset(&pool_, *a);
+  return InitialValues(program_->table(), program_->loader()).reset(&pool_, *a);
 }
 
 Error Session::reset(std::string_view arena, std::string_view slot) {

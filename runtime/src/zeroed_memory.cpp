@@ -54,7 +54,8 @@ Result<ZeroedMemory> ZeroedMemory::allocate(size_t size, size_t alignment) {
 #ifdef ET_ARENAS_HAS_MMAP
   if (size >= kSmallestMapping) {
     // Mappings begin at a page; only a larger alignment needs more room.
-    const size_t mapped_size = alignment > page_size() ? size + alignment : size;
+    const size_t mapped_size =
+        alignment > page_size() ? size + alignment : size;
     void* base = map_zero_pages(mapped_size);
     if (base == nullptr) {
       return Error::MemoryAllocationFailed;

@@ -5,17 +5,18 @@ Checked against ExecuTorch 1.5.1.
 
 from __future__ import annotations
 
+import copy
 import types
 from collections.abc import Callable
 from typing import Any
 
 from executorch.exir import EdgeProgramManager, ExecutorchBackendConfig, ExecutorchProgramManager
-from executorch.exir.passes.replace_view_copy_with_view_pass import _ViewSpec
 from executorch.exir.program import _program
+from executorch.extension.flat_tensor.serialize.serialize import (
+    FlatTensorConfig,
+    FlatTensorSerializer,
+)
 from torch.export import ExportedProgram
-
-VIEW_SPECS: tuple[type, ...] = (_ViewSpec,)
-"""Specs that share the placement of another one."""
 
 
 def edge_programs(edge: EdgeProgramManager) -> dict[str, ExportedProgram]:
@@ -79,6 +80,17 @@ def to_executorch(
     return manager
 
 
+def uses_dim_order(edge: EdgeProgramManager) -> bool:
+    """Whether copies are written in the dim-order dialect, as the edge programs were."""
+    return not edge.compile_config._skip_dim_order
+
+
+def chunks(cord: Any) -> list[Any]:
+    """The pieces of a `Cord`, which has no public way to them."""
+    pieces: list[Any] = cord._buffers
+    return pieces
+
+
 def emit(
     programs: dict[str, ExportedProgram],
     config_methods: dict[str, Any] | None,
@@ -90,13 +102,10 @@ def emit(
     )
 
 
-def serialize(output: Any, config: ExecutorchBackendConfig, named_data: Any) -> tuple[Any, Any, Any]:
+def serialize(
+    output: Any, config: ExecutorchBackendConfig, named_data: Any
+) -> tuple[Any, Any, Any]:
     """Stock serialisation: the data serializer, the program as a `Cord`, the `.ptd` files."""
-    from executorch.extension.flat_tensor.serialize.serialize import (
-        FlatTensorConfig,
-        FlatTensorSerializer,
-    )
-
     serializer = FlatTensorSerializer(FlatTensorConfig(segment_alignment=config.segment_alignment))
     program, data = _program.serialize_for_executorch(output, config, serializer, named_data)
     return serializer, program, data
@@ -108,8 +117,6 @@ def fresh_planning_pass(planning_pass: Any) -> Any:
     A pass keeps the graphs of every program it has planned, and stock sets attributes on it.
     Sharing of mutable buffers by position gives way to arenas.
     """
-    import copy
-
     fresh = copy.copy(planning_pass)
     state = getattr(planning_pass, "state", None)
     if state is not None and hasattr(state, "graph_modules"):

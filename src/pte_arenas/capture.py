@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from pte_arenas.assignments import Assignments
 from pte_arenas.declare import EntryPoint
 from pte_arenas.errors import ArenaError
 
@@ -92,7 +93,7 @@ class ModuleCopies:
             return types.MethodType(value.__func__, self._memo[id(value.__self__)])
         try:
             return copy.deepcopy(value, self._memo)
-        except Exception:  # a lock, a file, a handle: nothing that tracing could change
+        except Exception:  # noqa: BLE001  # a lock, a file: nothing that tracing could change
             return value
 
 
@@ -105,7 +106,7 @@ def _visible_state(module: torch.nn.Module) -> dict[str, Any]:
     state: dict[str, Any] = {}
     for name, value in vars(module).items():
         if name == "_buffers":
-            state.update({key: buffer for key, buffer in value.items()})
+            state.update(value)
         elif name not in _BOOKKEEPING and not name.endswith("_hooks"):
             leaves, spec = pytree.tree_flatten(value)
             state[name] = (tuple(leaves), spec)
@@ -127,11 +128,7 @@ def _same_leaf(before: Any, after: Any) -> bool:
     if before is after:
         return True
     plain = (int, float, complex, bool, str, bytes)
-    return (
-        isinstance(before, plain)
-        and type(before) is type(after)
-        and (before == after or before != before)  # NaN is unchanged, too
-    )
+    return isinstance(before, plain) and repr(before) == repr(after)  # NaN is unchanged, too
 
 
 @dataclass(frozen=True)
@@ -176,11 +173,13 @@ def capture(
     Raises:
         ArenaError: The method keeps state outside of buffers.
     """
-    shell = _shell(target, copies.of(target.module), contiguous, bool(entry.args or entry.kwargs))
+    shell = _shell(
+        method, target, copies.of(target.module), contiguous, bool(entry.args or entry.kwargs)
+    )
     args, kwargs = _fresh(entry.args), _fresh(dict(entry.kwargs))
     if not args and not kwargs:
         args = (torch.zeros(0),)
-    with torch.no_grad(), _attribute_errors(method):
+    with torch.no_grad(), _AttributeErrors(method):
         program = torch.export.export(
             shell, args, kwargs, dynamic_shapes=_shapes(entry), strict=False
         )
@@ -195,17 +194,19 @@ def _shapes(entry: EntryPoint) -> Any:
 
 
 def _shell(
-    target: Target, module: torch.nn.Module, contiguous: bool, has_inputs: bool
+    method: str, target: Target, module: torch.nn.Module, contiguous: bool, has_inputs: bool
 ) -> torch.nn.Module:
     """A module with the parameters and buffers of `module` whose forward is the entry point.
 
     The names of parameters and buffers stay those of the user's module, a `forward` is not
     needed there, and a method that calls `self.forward` reaches the user's.
     """
-    # Tracing swaps fake tensors into these dictionaries; `module` sees them since it shares them.
     shell = torch.nn.Module()
-    for name in ("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set"):
+    for name in ("_parameters", "_modules", "_non_persistent_buffers_set"):
         shell.__dict__[name] = module.__dict__[name]
+    # A dictionary of its own: torch.export watches this one for assignments, and treats them as
+    # writes in place, but only those of the root module.
+    shell.__dict__["_buffers"] = dict(module._buffers)
     shell.training = module.training
 
     def forward(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
@@ -213,10 +214,15 @@ def _shell(
             args, kwargs = pytree.tree_map_only(
                 torch.Tensor, lambda tensor: tensor.contiguous(), (args, kwargs)
             )
-        return target.call(module, *args, **kwargs)
+        real = dict(module._buffers)
+        module._buffers.update(self._buffers)  # tracing has put fake tensors there
+        assignments = Assignments(method, module)
+        result = assignments.write_back(target.call(module, *args, **kwargs))
+        module._buffers.update(real)
+        return result
 
     def forward_no_input(self: torch.nn.Module, pte_arenas_no_input: torch.Tensor) -> Any:
-        return target.call(module)
+        return forward(self)
 
     if has_inputs:
         me = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -233,7 +239,7 @@ def _fresh(examples: Any) -> Any:
     return pytree.tree_map_only(torch.Tensor, lambda tensor: tensor.detach().clone(), examples)
 
 
-class _attribute_errors:
+class _AttributeErrors:
     """Turns torch.export's refusal of tensor attributes into ours."""
 
     def __init__(self, method: str) -> None:

@@ -66,7 +66,9 @@ class Arena:
                 f"{where}: expected an alignment that is a power of two but found {self.alignment}"
             )
         if self.capacity is not None and self.capacity < 0:
-            raise ArenaError(f"{where}: expected a capacity of at least 0 but found {self.capacity}")
+            raise ArenaError(
+                f"{where}: expected a capacity of at least 0 but found {self.capacity}"
+            )
 
 
 @dataclass(frozen=True)
@@ -157,4 +159,6 @@ def assign_buffers(
         for slot in shared:
             owner.setdefault(slot, catch_all[0])
     slots = dict.fromkeys(names.values())
-    return {arena.name: [slot for slot in slots if owner.get(slot) == arena.name] for arena in arenas}
+    return {
+        arena.name: [slot for slot in slots if owner.get(slot) == arena.name] for arena in arenas
+    }

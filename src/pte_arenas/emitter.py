@@ -8,7 +8,7 @@ import os
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from executorch.exir import EdgeProgramManager, ExecutorchBackendConfig, ExecutorchProgramManager
@@ -25,7 +25,7 @@ from pte_arenas.plan import Block, plan_arena
 from pte_arenas.splice import splice_program
 
 
-class ArenaProgramManager(ExecutorchProgramManager):
+class ArenaProgramManager(ExecutorchProgramManager):  # type: ignore[misc]  # untyped
     """An `ExecutorchProgramManager` whose program has arenas."""
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -65,7 +65,7 @@ def to_executorch(
         ArenaError: The arenas do not fit the programs, or exceed their capacity.
     """
     config = config or ExecutorchBackendConfig()
-    dim_order = not edge.compile_config._skip_dim_order
+    dim_order = _exir.uses_dim_order(edge)
     programs = {
         name: lower(program, dim_order=dim_order)
         for name, program in _exir.edge_programs(edge).items()
@@ -106,13 +106,12 @@ def to_executorch(
         # Stock warns that it drops initial values; here they are kept.
         warnings.filterwarnings("ignore", message="Mutation on a buffer in the model is detected")
         manager = _exir.to_executorch(_exir.with_programs(edge, programs), config, make_manager)
-    assert isinstance(manager, ArenaProgramManager)
-    return manager
+    return cast(ArenaProgramManager, manager)
 
 
 def _splice(cord: Cord, layouts: Sequence[ArenaLayout], bindings: Mapping[str, Any]) -> Cord:
     spliced = Cord()
-    for chunk in splice_program(cord._buffers, layouts, bindings):
+    for chunk in splice_program(_exir.chunks(cord), layouts, bindings):
         spliced.append(chunk)
     return spliced
 
@@ -189,6 +188,7 @@ def _lay_out(
     places: dict[str, dict[str, Place]] = {}
     for index, shared in enumerate(arenas):
         arena, buffers = shared.arena, shared.buffers
+        keep = arena.initial == "values"
         plan = plan_arena(
             arena.name,
             [
@@ -207,7 +207,7 @@ def _lay_out(
                 size=plan.size,
                 alignment=arena.alignment,
                 slots=tuple(
-                    _slot(buffer, offset, 0 if arena.initial == "zeros" else initial.index(buffer.values))
+                    _slot(buffer, offset, initial.index(buffer.values) if keep else 0)
                     for buffer, offset in zip(buffers, plan.offsets, strict=True)
                 ),
             )

@@ -63,9 +63,7 @@ class _Method:
     renamed: dict[str, str] = field(default_factory=dict)
 
 
-def export(
-    entry_points: Mapping[str, EntryPoint | Any], arenas: Sequence[Arena] = ()
-) -> Exported:
+def export(entry_points: Mapping[str, EntryPoint | Any], arenas: Sequence[Arena] = ()) -> Exported:
     """Exports methods that share state.
 
     The modules are left as they were. Initial values of state are those of now. Names of buffers
@@ -169,9 +167,9 @@ def _warn_private(
             if any(buffers.of(method.root, name) is buffer for name in _touched(method))
         ]
         warnings.warn(
-            f"buffer {buffer.name!r} is used by the methods {', '.join(map(repr, users))} and some "
-            f"of them change it, but no arena holds it: each method will have its own copy; declare "
-            f"pte_arenas.Arena(..., buffers=[{buffer.name!r}]) to share it",
+            f"buffer {buffer.name!r} is used by the methods {', '.join(map(repr, users))} and "
+            f"some of them change it, but no arena holds it: each method will have its own copy; "
+            f"declare pte_arenas.Arena(..., buffers=[{buffer.name!r}]) to share it",
             UserWarning,
             stacklevel=3,
         )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import torch
 from executorch.exir.dialects._ops import ops as exir_ops
-from torch.export import ExportedProgram
+from torch.export import ExportedProgram, ModuleCallEntry, ModuleCallSignature
 from torch.export.graph_signature import (
     ExportGraphSignature,
     InputKind,
@@ -39,7 +40,7 @@ def lower(program: ExportedProgram, *, dim_order: bool) -> ExportedProgram:
     module = _copy_module(program.graph_module)
     signature = copy.deepcopy(program.graph_signature)
     graph = module.graph
-    _drop_no_input(graph, signature)
+    _drop_inputs(graph, signature)
     for node in list(graph.nodes):
         if node.op == "call_function" and node.target in _READS:
             node.replace_all_uses_with(node.args[0])
@@ -49,17 +50,15 @@ def lower(program: ExportedProgram, *, dim_order: bool) -> ExportedProgram:
         if node.op == "call_function" and node.target in _WRITES:
             node.replace_all_uses_with(node.args[0])
             graph.erase_node(node)
-    output = graph.output_node()
-    for spec, value in zip(signature.output_specs, output.args[0], strict=True):
+    results: Any = graph.output_node().args[0]
+    for spec, value in zip(signature.output_specs, results, strict=True):
         if isinstance(value, Node) and isinstance(spec.arg, TensorArgument):
             spec.arg = TensorArgument(name=value.name)
     graph.lint()
     module.recompile()
-    call_graph = copy.deepcopy(program.module_call_graph)
-    inputs = program.example_inputs
+    call_graph, inputs = program.module_call_graph, program.example_inputs
     if len(signature.user_inputs) != len(program.graph_signature.user_inputs):
-        _drop_from_call(call_graph)
-        inputs = ((), {})
+        call_graph, inputs = _without_inputs(call_graph), ((), {})
     return ExportedProgram(
         root=module,
         graph=graph,
@@ -88,29 +87,34 @@ def _copy_graph(graph: torch.fx.Graph) -> torch.fx.Graph:
     nodes: dict[Node, Node] = {}
     result = copied.graph_copy(graph, nodes, return_output_node=True)
     if result is not None:
-        value, old = result
+        value, old = cast(tuple[Any, Node], result)
         copied.output(value).meta = dict(old.meta)
     for old, new in nodes.items():
         new.meta = dict(old.meta)
         new.name = old.name
-    copied._codegen = copy.deepcopy(graph._codegen)
+    copied._codegen = graph._codegen
     return copied
 
 
-def _drop_no_input(graph: torch.fx.Graph, signature: ExportGraphSignature) -> None:
-    for spec in signature.input_specs:
-        if spec.kind is InputKind.USER_INPUT and spec.arg.name == NO_INPUT:
-            node = next(node for node in graph.nodes if node.name == NO_INPUT)
+def _drop_inputs(graph: torch.fx.Graph, signature: ExportGraphSignature) -> None:
+    """Drops the input of a method without inputs, and buffers that a method does not touch."""
+    nodes = {node.name: node for node in graph.nodes if node.op == "placeholder"}
+    for spec in list(signature.input_specs):
+        node = nodes[spec.arg.name]
+        untouched = spec.kind is InputKind.BUFFER and not node.users
+        written = spec.target in signature.buffers_to_mutate.values()
+        if spec.arg.name == NO_INPUT or (untouched and not written):
             graph.erase_node(node)
             signature.input_specs.remove(spec)
-            return
 
 
-def _drop_from_call(call_graph: list[Any]) -> None:
-    call = call_graph[0].signature
-    call.inputs = []
-    call.in_spec = pytree.tree_structure(((), {}))
-    call.forward_arg_names = []
+def _without_inputs(call_graph: list[ModuleCallEntry]) -> list[ModuleCallEntry]:
+    entry = call_graph[0]
+    nothing = pytree.tree_structure(((), {}))
+    signature = dataclasses.replace(
+        cast(ModuleCallSignature, entry.signature), inputs=[], in_spec=nothing, forward_arg_names=[]
+    )
+    return [ModuleCallEntry(entry.fqn, signature), *call_graph[1:]]
 
 
 def _separate_results(
@@ -124,11 +128,9 @@ def _separate_results(
     new value.
     """
     output = graph.output_node()
-    results = list(output.args[0])
+    results: list[Any] = list(cast(Any, output.args[0]))
     mutated = {
-        spec.target
-        for spec in signature.output_specs
-        if spec.kind is OutputKind.BUFFER_MUTATION
+        spec.target for spec in signature.output_specs if spec.kind is OutputKind.BUFFER_MUTATION
     }
     state = {
         spec.arg.name
@@ -140,7 +142,7 @@ def _separate_results(
         value = results[index]
         if not isinstance(value, Node):
             continue
-        source = value.args[0] if value.target in _WRITES else value
+        source: Any = value.args[0] if value.target in _WRITES else value
         base = _base(source)
         if spec.kind is OutputKind.BUFFER_MUTATION:
             clash = base.op == "placeholder" or source in taken
@@ -158,7 +160,7 @@ def _separate_results(
     output.args = (tuple(results),)
 
 
-def _base(node: Node) -> Node:
+def _base(node: Any) -> Any:
     while node.op == "call_function" and node.target in _VIEWS:
         node = node.args[0]
     return node

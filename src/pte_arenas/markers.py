@@ -8,9 +8,11 @@ a constant, and each buffer's new value is a node of its own. They exist from `e
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
-_LIBRARY = torch.library.Library("pte_arenas", "DEF")
+_LIBRARY: Any = torch.library.Library("pte_arenas", "DEF")  # type: ignore[no-untyped-call]
 _LIBRARY.define("read(Tensor state) -> Tensor")
 _LIBRARY.define("write(Tensor value) -> Tensor")
 

@@ -9,7 +9,7 @@ it. Each function here removes one such cause.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch.export import ExportedProgram
@@ -22,6 +22,12 @@ from pte_arenas.state import Buffer
 from pte_arenas.views import View, view_steps
 
 _aten = torch.ops.aten
+_SCALAR_FILLS = (_aten.fill_.Scalar, _aten.zero_.default)
+_WHOLE_WRITES = (
+    _aten.copy_.default,
+    _aten.fill_.Tensor,
+    *_SCALAR_FILLS,
+)
 _VIEW_OPS = {
     "view": _aten.view.default,
     "slice": _aten.slice.Tensor,
@@ -102,7 +108,8 @@ def merge_tied(program: ExportedProgram, root: int, buffer: Buffer) -> None:
 def functionalize(program: ExportedProgram) -> ExportedProgram:
     """Returns the program with every mutation as a new value."""
     with torch.no_grad():
-        return program.run_decompositions({})
+        functional: ExportedProgram = program.run_decompositions({})
+    return functional
 
 
 def spell_out_writes(program: ExportedProgram) -> None:
@@ -112,32 +119,42 @@ def spell_out_writes(program: ExportedProgram) -> None:
     `copy_` by its source: a broadcast or cast is lost, and two buffers that take one value, or a
     buffer that takes another's, are refused. Lowering has no `fill_` from a tensor.
     """
+    graph = program.graph
     taken: set[Node] = set()
-    for node in list(program.graph.nodes):
-        if node.op != "call_function" or node.target not in (
-            _aten.copy_.default,
-            _aten.fill_.Tensor,
-        ):
+    for node in list(graph.nodes):
+        if node.op != "call_function" or node.target not in _WHOLE_WRITES:
             continue
-        destination, value = node.args[:2]
-        want, have = destination.meta["val"], value.meta["val"]
-        with program.graph.inserting_before(node):
-            if have.dtype != want.dtype:
-                value = _call(_aten.to.dtype, value, want.dtype)
-            if have.shape != want.shape:
-                value = _call(_aten.expand_as.default, value, destination)
+        destination = node.args[0]
+        fills = node.target in _SCALAR_FILLS
+        if fills and not all(isinstance(size, int) for size in destination.meta["val"].shape):
+            continue  # lowering gets these right, only less exactly what they read
+        with graph.inserting_before(node):
+            value = _written_value(node, destination.meta["val"])
             base = _base(value)
             if base.op == "placeholder" or base in taken:
                 value = _call(WRITE, value)
             taken.add(base)
-            if node.target is _aten.fill_.Tensor:
-                copy = program.graph.call_function(_aten.copy_.default, (destination, value))
-                copy.meta = dict(node.meta)
-                node.replace_all_uses_with(copy)
-                program.graph.erase_node(node)
-            else:
-                node.update_arg(1, value)
+            copied = graph.call_function(_aten.copy_.default, (destination, value))
+        copied.meta = dict(node.meta)
+        node.replace_all_uses_with(copied)
+        graph.erase_node(node)
     program.graph_module.recompile()
+
+
+def _written_value(node: Node, want: torch.Tensor) -> Node:
+    """Inserts what an in-place copy or fill leaves in its destination, in full."""
+    value: Any = node.args[1] if len(node.args) > 1 else 0
+    if not isinstance(value, Node):
+        full = node.graph.call_function(
+            _aten.full.default, (list(want.shape), value), {"dtype": want.dtype}
+        )
+        full.meta["val"] = want.new_full(want.shape, value)
+        return full
+    if value.meta["val"].dtype != want.dtype:
+        value = _call(_aten.to.dtype, value, want.dtype)
+    if value.meta["val"].shape != want.shape:
+        value = _call(_aten.expand_as.default, value, node.args[0])
+    return cast(Node, value)
 
 
 def mark_state(program: ExportedProgram, names: Collection[str]) -> None:
@@ -222,14 +239,14 @@ def _written(module: torch.fx.GraphModule) -> Iterator[Node]:
                 yield from (item for item in _nodes(value))
 
 
-def _base(node: Node) -> Node:
+def _base(node: Any) -> Node:
     """Follows views back to the tensor whose memory a node has."""
     while node.op == "call_function":
         if getattr(node.target, "__name__", "") == "getitem":
             node = node.args[0]
             continue
         if not isinstance(node.target, torch._ops.OpOverload):
-            return node
+            break
         aliases = {
             name
             for result in node.target._schema.returns
@@ -246,9 +263,9 @@ def _base(node: Node) -> Node:
             None,
         )
         if source is None:
-            return node
+            break
         node = source
-    return node
+    return cast(Node, node)
 
 
 def _arguments(node: Node) -> Iterator[tuple[Any, Any]]:
@@ -268,7 +285,7 @@ def _nodes(value: Any) -> Iterator[Node]:
 
 
 def _first_call(graph: torch.fx.Graph) -> Node:
-    return next(node for node in graph.nodes if node.op != "placeholder")
+    return cast(Node, next(node for node in graph.nodes if node.op != "placeholder"))
 
 
 def _call(op: Any, first: Node, *args: Any, **kwargs: Any) -> Node:
@@ -284,7 +301,7 @@ def _part(base: Node, view: View | None) -> Node:
     """Inserts what makes a view of a contiguous base."""
     if view is None:
         return base
-    node = base
+    node: Node = base
     for op, *args in view_steps(tuple(base.meta["val"].shape), view) or ():
         node = _call(_VIEW_OPS[op], node, *args)
     return node

@@ -155,7 +155,7 @@ class _ArenaPlanningPass:
 def _buffer_name(node: Node, signature: ExportGraphSignature) -> str | None:
     if node.op != "placeholder" or "spec" not in node.meta:
         return None
-    return signature.inputs_to_buffers.get(node.target)
+    return signature.inputs_to_buffers.get(node.name)
 
 
 def _access(node: Node) -> AccessMode:

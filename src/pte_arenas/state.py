@@ -95,9 +95,9 @@ class Buffers:
         found = {id(buffer): buffer for buffer in self.all if name in _all_names(buffer)}
         if len(found) > 1:
             raise ArenaError(
-                f"buffer {name!r}: expected one tensor but found {len(found)} different ones in the "
-                f"modules of the entry points; share one tensor between the modules, or rename one "
-                f"of the buffers"
+                f"buffer {name!r}: expected one tensor but found {len(found)} different ones in "
+                f"the modules of the entry points; share one tensor between the modules, or "
+                f"rename one of the buffers"
             )
         (buffer,) = found.values()
         if buffer.conflict is not None:
@@ -122,7 +122,7 @@ def _groups(members: list[_Member]) -> list[list[_Member]]:
         near = by_storage.setdefault(address or id(tensor), [])
         meeting = [group for group in near if any(_overlap(tensor, other) for _, _, other in group)]
         for group in meeting[1:]:
-            meeting[0].extend(group)
+            meeting[0][:] = [m for m in members if m in meeting[0] or m in group]
             near.remove(group)
             groups.remove(group)
         if meeting:
@@ -148,7 +148,7 @@ def _overlap(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 def _extent(tensor: torch.Tensor) -> tuple[int, int]:
     """First byte and end of a tensor in its storage."""
-    begin = tensor.storage_offset() * tensor.itemsize
+    begin = int(tensor.storage_offset()) * tensor.itemsize
     if tensor.numel() == 0:
         return begin, begin
     last = sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
@@ -175,14 +175,18 @@ def _tie(members: list[_Member]) -> Buffer:
             buffer.names[index] = name
             continue
         view = _view(tensor)
-        part = View(view.sizes, view.strides, view.offset - base.storage_offset())
+        part = View(view.sizes, view.strides, view.offset - int(base.storage_offset()))
         buffer.ties[index, name] = None if same else part
-        if not same and not (
-            tensor.dtype == base.dtype
-            and base.is_contiguous()
-            and _extent(base) == (begin, end)
-            and any(root == index and other is base for root, _, other in members)
-            and view_steps(tuple(base.shape), part)
+        if (
+            buffer.conflict is None
+            and not same
+            and not (
+                tensor.dtype == base.dtype
+                and base.is_contiguous()
+                and _extent(base) == (begin, end)
+                and any(root == index and other is base for root, _, other in members)
+                and view_steps(tuple(base.shape), part)
+            )
         ):
             buffer.conflict = (
                 f"buffers {first!r} and {name!r} share memory: expected one of them to be all of "
@@ -193,4 +197,4 @@ def _tie(members: list[_Member]) -> Buffer:
 
 
 def _view(tensor: torch.Tensor) -> View:
-    return View(tuple(tensor.shape), tuple(tensor.stride()), tensor.storage_offset())
+    return View(tuple(tensor.shape), tuple(tensor.stride()), int(tensor.storage_offset()))

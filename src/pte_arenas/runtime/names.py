@@ -17,7 +17,7 @@ def check_name(kind: str, name: str, known: Iterable[str]) -> None:
     Raises:
         ArenaError: With the nearest names and with what there is.
     """
-    names = list(known)
+    names = sorted(known)
     if name in names:
         return
     message = f"expected the name of {kind} but found {_quoted(name)}"

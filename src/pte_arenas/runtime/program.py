@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import threading
-from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from pte_arenas.layout import ArenaLayout, ArenaSlot
 from pte_arenas.runtime import _C
+from pte_arenas.runtime.declared import Declared
 from pte_arenas.runtime.names import check_name
 from pte_arenas.runtime.session import Session
+
+if TYPE_CHECKING:
+    from pte_arenas.layout import ArenaLayout
 
 
 def load_program(source: str | os.PathLike[str] | bytes | bytearray | memoryview) -> Program:
@@ -29,7 +32,7 @@ def load_program(source: str | os.PathLike[str] | bytes | bytearray | memoryview
     if not isinstance(source, (str, os.PathLike)):
         raise TypeError(f"expected a path or bytes but found {type(source).__name__}")
     with Path(source).open("rb"):  # for Python's own errors
-        return Program(_C.Program.from_file(os.fspath(source)))
+        return Program(_C.Program.from_file(os.fsencode(source)))
 
 
 class Program:
@@ -37,22 +40,19 @@ class Program:
 
     def __init__(self, program: _C.Program) -> None:
         self._program = program
-        self._names = tuple(program.method_names())
+        self._declared = Declared(program)
         self._default: Session | None = None
         self._lock = threading.Lock()
 
     @property
     def method_names(self) -> set[str]:
         """Names of the methods."""
-        return set(self._names)
+        return set(self._declared.method_names)
 
-    @cached_property
+    @property
     def arenas(self) -> tuple[ArenaLayout, ...]:
         """The arenas that the file declares, with their slots."""
-        return tuple(
-            ArenaLayout(**{**arena, "slots": tuple(ArenaSlot(**slot) for slot in arena["slots"])})
-            for arena in self._program.arenas()
-        )
+        return tuple(self._declared.arenas.values())
 
     def metadata(self, method_name: str) -> _C.MethodMeta:
         """What the program says of a method, without loading it.
@@ -60,7 +60,7 @@ class Program:
         Raises:
             ArenaError: The program has no such method.
         """
-        check_name("a method", method_name, self._names)
+        check_name("a method", method_name, self._declared.method_names)
         return self._program.metadata(method_name)
 
     def session(self) -> Session:
@@ -68,7 +68,7 @@ class Program:
 
         Sessions are independent of each other and may run in parallel.
         """
-        return Session(self._program.session(), self._names, self.arenas)
+        return Session(self._program.session(), self._declared)
 
     def load_method(self, name: str) -> _C.Method:
         """Loads a method of the program's default session, which all such calls share.
@@ -76,7 +76,7 @@ class Program:
         Raises:
             ArenaError: The program has no such method.
         """
-        check_name("a method", name, self._names)
+        check_name("a method", name, self._declared.method_names)
         with self._lock:
             if self._default is None:
                 self._default = self.session()
@@ -84,4 +84,4 @@ class Program:
 
     def __repr__(self) -> str:
         arenas = ", ".join(arena.name for arena in self.arenas)
-        return f"Program(methods=[{', '.join(self._names)}], arenas=[{arenas}])"
+        return f"Program(methods=[{', '.join(self._declared.method_names)}], arenas=[{arenas}])"

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pte_arenas.errors import ArenaError
-from pte_arenas.layout import ArenaLayout
-from pte_arenas.runtime import _C
 from pte_arenas.runtime.names import check_name
 from pte_arenas.runtime.views import ArenaView
+
+if TYPE_CHECKING:
+    from pte_arenas.runtime import _C
+    from pte_arenas.runtime.declared import Declared
 
 
 class Session:
@@ -19,12 +21,9 @@ class Session:
     reloading a method never changes it. Calls from several threads wait for each other.
     """
 
-    def __init__(
-        self, session: _C.Session, methods: Sequence[str], arenas: Sequence[ArenaLayout]
-    ) -> None:
+    def __init__(self, session: _C.Session, declared: Declared) -> None:
         self._session = session
-        self._methods = methods
-        self._arenas = {arena.name: arena for arena in arenas}
+        self._declared = declared
         self._loaded: dict[str, _C.Method] = {}
 
     def load_method(self, name: str) -> _C.Method:
@@ -36,7 +35,7 @@ class Session:
         """
         method = self._loaded.get(name)
         if method is None:
-            check_name("a method", name, self._methods)
+            check_name("a method", name, self._declared.method_names)
             method = self._loaded[name] = self._session.load_method(name)
         return method
 
@@ -49,7 +48,7 @@ class Session:
         Raises:
             ArenaError: The program has no such method.
         """
-        check_name("a method", name, self._methods)
+        check_name("a method", name, self._declared.method_names)
         self._loaded.pop(name, None)
         self._session.unload_method(name)
 
@@ -63,8 +62,8 @@ class Session:
         Raises:
             ArenaError: The program has no such arena.
         """
-        check_name("an arena", name, self._arenas)
-        return ArenaView(self._session, self._arenas[name])
+        check_name("an arena", name, self._declared.arenas)
+        return ArenaView(self._session, self._declared.arenas[name])
 
     def reset(self, arena: str | None = None, slot: str | None = None) -> None:
         """Gives all arenas, one arena or one slot their initial values again.
@@ -76,11 +75,12 @@ class Session:
             if slot is not None:
                 raise ArenaError(f"expected the arena of slot {slot!r} as well")
         else:
-            check_name("an arena", arena, self._arenas)
+            check_name("an arena", arena, self._declared.arenas)
             if slot is not None:
-                names = [known.fqn for known in self._arenas[arena].slots]
+                names = [known.fqn for known in self._declared.arenas[arena].slots]
                 check_name(f"a slot of arena '{arena}'", slot, names)
         self._session.reset(arena, slot)
 
     def __repr__(self) -> str:
-        return f"Session(methods=[{', '.join(self._methods)}], arenas=[{', '.join(self._arenas)}])"
+        loaded, arenas = ", ".join(self._loaded), ", ".join(self._declared.arenas)
+        return f"Session(loaded=[{loaded}], arenas=[{arenas}])"

@@ -94,27 +94,28 @@ class ET_ARENAS_API ArenaTable final {
    *
    * @retval Error::InvalidProgram The file is too short or its header damaged.
    */
-  static runtime::Result<size_t> program_size(
-      runtime::Span<const uint8_t> head, uint64_t file_size,
-      Finding* finding = nullptr);
+  static runtime::Result<size_t> program_size(runtime::Span<const uint8_t> head,
+                                              uint64_t file_size,
+                                              Finding* finding = nullptr);
 
   /**
    * Checks a program against every rule of docs/checks.md.
    *
    * Takes time in proportion to the size of the program; names that collide in
-   * a small filter cost a second look (about 20 ms for 10,000 slots).
+   * a small filter cost a second look (about 50 ms for 10,000 slots).
    *
    * @param[in] program At least the first `program_size()` bytes of the file,
    *     aligned to `alignof(std::max_align_t)`. Must outlive the table.
    * @param[in] file_size Size of the whole file, segments included.
-   * @param[out] finding If not null, filled with the first broken rule.
+   * @param[out] finding If not null, filled with the first broken rule, or
+   *     cleared if there is none.
    *
    * @retval Error::InvalidArgument The bytes are not aligned.
    * @retval Error::InvalidProgram A rule is broken; see `finding`.
    */
-  static runtime::Result<ArenaTable> parse(
-      runtime::Span<const uint8_t> program, uint64_t file_size,
-      Finding* finding = nullptr);
+  static runtime::Result<ArenaTable> parse(runtime::Span<const uint8_t> program,
+                                           uint64_t file_size,
+                                           Finding* finding = nullptr);
 
   /// How many arenas the program declares; 0 for a program without arenas.
   size_t num_arenas() const;
@@ -130,16 +131,14 @@ class ET_ARENAS_API ArenaTable final {
   runtime::Result<size_t> find_arena(std::string_view name) const;
 
   /// @retval Error::NotFound The arena has no slot of this name.
-  runtime::Result<size_t> find_slot(size_t arena,
-                                                  std::string_view name) const;
+  runtime::Result<size_t> find_slot(size_t arena, std::string_view name) const;
 
   size_t num_methods() const;
 
   std::string_view method_name(size_t method) const;
 
   /// @retval Error::NotFound No method has this name.
-  runtime::Result<size_t> find_method(
-      std::string_view name) const;
+  runtime::Result<size_t> find_method(std::string_view name) const;
 
   /// How many planned buffers a method has; their memory ids count from 1.
   size_t num_planned_buffers(size_t method) const;

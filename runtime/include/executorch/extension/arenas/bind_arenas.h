@@ -33,8 +33,7 @@ namespace ET_ARENAS_NAMESPACE {
 ET_ARENAS_API runtime::Error bind_arenas(
     const ArenaTable& table, std::string_view method,
     runtime::Span<runtime::Span<uint8_t>> planned,
-    runtime::Span<const runtime::Span<uint8_t>>
-        arenas);
+    runtime::Span<const runtime::Span<uint8_t>> arenas);
 
 }  // namespace ET_ARENAS_NAMESPACE
 }  // namespace extension

@@ -50,7 +50,8 @@ class ET_ARENAS_API Session final {
    * @param[in] options See there.
    *
    * @retval Error::NotSupported An arena is declared on a device.
-   * @retval Error::MemoryAllocationFailed The system has no memory for an arena.
+   * @retval Error::MemoryAllocationFailed The system has no memory for an
+   * arena.
    * @returns Other errors of the data loader.
    */
   static runtime::Result<std::unique_ptr<Session>> create(
@@ -128,7 +129,10 @@ class ET_ARENAS_API Session final {
   runtime::Result<runtime::Span<uint8_t>> slot(std::string_view arena,
                                                std::string_view name) const;
 
-  const ArenaProgram& program() const { return *program_; }
+  /// Shared with other sessions.
+  const std::shared_ptr<const ArenaProgram>& program() const {
+    return program_;
+  }
 
   /// The right to use the session, taken by every call above.
   class Use final {

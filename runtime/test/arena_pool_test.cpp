@@ -1,0 +1,73 @@
+#include <executorch/extension/arenas/arena_pool.h>
+#include <gtest/gtest.h>
+
+#include "program_builder.h"
+
+using executorch::extension::arenas::ArenaPool;
+using executorch::extension::arenas::ArenaTable;
+using executorch::runtime::Error;
+using pte_arenas::test::counter_program;
+using pte_arenas::test::file_of;
+using pte_arenas::test::FileBytes;
+
+namespace {
+
+ArenaTable table_of(FileBytes& file) {
+  return *ArenaTable::parse({file.data(), file.size()}, file.size());
+}
+
+FileBytes file_with_two_arenas() {
+  auto program = counter_program();
+  auto& arenas = program.program_arenas->arenas;
+  arenas.push_back(std::make_unique<pte_arenas::wire::ProgramArenaT>());
+  arenas[1]->name = "large";
+  arenas[1]->size = (uint64_t{1} << 32) + 1;
+  arenas[1]->alignment = 1U << 16;
+  return file_of(program);
+}
+
+TEST(ArenaPoolTest, HasOneSpanPerArena) {
+  FileBytes file = file_with_two_arenas();
+  const ArenaTable table = table_of(file);
+  const auto pool = ArenaPool::allocate(table);
+  ASSERT_TRUE(pool.ok());
+  ASSERT_EQ(pool->spans().size(), 2U);
+  for (size_t a = 0; a < 2; ++a) {
+    const auto span = pool->spans()[a];
+    EXPECT_EQ(span.size(), table.arena(a).size);
+    EXPECT_EQ(
+        reinterpret_cast<uintptr_t>(span.data()) % table.arena(a).alignment,
+        0U);
+  }
+  // Beyond 32 bits, and only the touched page becomes resident.
+  pool->spans()[1][uint64_t{1} << 32] = 1;
+}
+
+TEST(ArenaPoolTest, KnowsItsAddresses) {
+  FileBytes file = file_with_two_arenas();
+  const auto pool = ArenaPool::allocate(table_of(file));
+  ASSERT_TRUE(pool.ok());
+  const auto span = pool->spans()[1];
+  EXPECT_TRUE(pool->contains(span.data()));
+  EXPECT_TRUE(pool->contains(span.data() + span.size() - 1));
+  EXPECT_FALSE(pool->contains(span.data() + span.size()));
+  EXPECT_FALSE(pool->contains(nullptr));
+  EXPECT_FALSE(pool->contains(&file));
+}
+
+TEST(ArenaPoolTest, RefusesDevices) {
+  auto program = counter_program();
+  program.program_arenas->arenas[0]->device_type =
+      pte_arenas::wire::DeviceType::CUDA;
+  for (auto& plan : program.execution_plan) {
+    plan->non_const_buffer_device.push_back(
+        std::make_unique<pte_arenas::wire::NonConstBufferDeviceT>());
+    plan->non_const_buffer_device[0]->buffer_idx = 2;
+    plan->non_const_buffer_device[0]->device_type =
+        pte_arenas::wire::DeviceType::CUDA;
+  }
+  FileBytes file = file_of(program);
+  EXPECT_EQ(ArenaPool::allocate(table_of(file)).error(), Error::NotSupported);
+}
+
+}  // namespace

@@ -1,0 +1,283 @@
+#include <executorch/extension/arenas/session.h>
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "program_builder.h"
+
+using executorch::aten::Tensor;
+using executorch::aten::TensorImpl;
+using executorch::extension::arenas::ArenaProgram;
+using executorch::extension::arenas::Finding;
+using executorch::extension::arenas::LoadedMethod;
+using executorch::extension::arenas::Session;
+using executorch::runtime::Error;
+using executorch::runtime::EValue;
+using executorch::runtime::Span;
+using pte_arenas::test::counter_program;
+using pte_arenas::test::CounterOptions;
+using pte_arenas::test::file_of;
+using pte_arenas::test::FileBytes;
+
+namespace {
+
+using Floats = std::vector<float>;
+
+std::unique_ptr<Session> session_of(
+    const std::shared_ptr<const ArenaProgram>& program) {
+  auto session = Session::create(program);
+  EXPECT_TRUE(session.ok());
+  return std::move(*session);
+}
+
+/// A counter program in memory, with sessions over it.
+class Counter final {
+ public:
+  explicit Counter(const CounterOptions& options = {})
+      : file_(file_of(counter_program(options), options)),
+        program_(*ArenaProgram::load(file_.data(), file_.size())) {}
+
+  std::unique_ptr<Session> session() const { return session_of(program_); }
+
+ private:
+  FileBytes file_;
+  std::shared_ptr<const ArenaProgram> program_;
+};
+
+Floats floats_of(const EValue& value) {
+  const Tensor tensor = value.toTensor();
+  const float* const data = tensor.const_data_ptr<float>();
+  return Floats(data, data + tensor.numel());
+}
+
+Floats bump(Session& session, float by) {
+  float x[] = {by, by};
+  int32_t sizes[] = {2};
+  uint8_t dim_order[] = {0};
+  TensorImpl tensor(executorch::aten::ScalarType::Float, 1, sizes, x,
+                    dim_order);
+  const EValue input{Tensor(&tensor)};
+  const auto outputs = session.execute("bump", Span<const EValue>(&input, 1));
+  EXPECT_EQ(outputs.error(), Error::Ok);
+  return outputs.ok() ? floats_of((*outputs)[0]) : Floats();
+}
+
+Floats get(Session& session) {
+  const auto outputs = session.execute("get", {});
+  EXPECT_EQ(outputs.error(), Error::Ok);
+  return outputs.ok() ? floats_of((*outputs)[0]) : Floats();
+}
+
+TEST(SessionTest, MethodsShareState) {
+  const Counter counter;
+  const auto session = counter.session();
+  EXPECT_EQ(get(*session), (Floats{5, 6}));
+  EXPECT_EQ(bump(*session, 1), (Floats{6, 7}));
+  EXPECT_EQ(get(*session), (Floats{6, 7}));
+}
+
+TEST(SessionTest, LoadingAfterAWriteKeepsState) {
+  const Counter counter;
+  const auto session = counter.session();
+  bump(*session, 1);
+  ASSERT_EQ(session->loaded_method("get"), nullptr);
+  EXPECT_EQ(get(*session), (Floats{6, 7}));
+}
+
+TEST(SessionTest, UnloadingAndReloadingKeepsState) {
+  const Counter counter;
+  const auto session = counter.session();
+  for (float i = 1; i < 4; ++i) {
+    EXPECT_EQ(bump(*session, 1), (Floats{5 + i, 6 + i}));
+    ASSERT_EQ(session->unload_method("bump"), Error::Ok);
+    EXPECT_EQ(session->loaded_method("bump"), nullptr);
+  }
+  EXPECT_EQ(session->num_unloads(), 3U);
+}
+
+TEST(SessionTest, SessionsAreIndependent) {
+  const Counter counter;
+  const auto first = counter.session();
+  const auto second = counter.session();
+  bump(*first, 1);
+  EXPECT_EQ(get(*second), (Floats{5, 6}));
+  bump(*second, 10);
+  EXPECT_EQ(get(*first), (Floats{6, 7}));
+}
+
+TEST(SessionTest, LoadingIsIdempotent) {
+  const Counter counter;
+  const auto session = counter.session();
+  const auto first = session->load_method("bump");
+  ASSERT_TRUE(first.ok());
+  EXPECT_EQ(*session->load_method("bump"), *first);
+  EXPECT_EQ(session->unload_method("get"), Error::Ok) << "was not loaded";
+  EXPECT_EQ(session->num_unloads(), 0U);
+}
+
+TEST(SessionTest, ResetsAllOrAnArenaOrASlot) {
+  const Counter counter;
+  const auto session = counter.session();
+  const Span<uint8_t> other = *session->slot("state", "m");
+  const auto disturb = [&] {
+    bump(*session, 1);
+    other[0] = 1;
+  };
+  disturb();
+  ASSERT_EQ(session->reset(), Error::Ok);
+  EXPECT_EQ(get(*session), (Floats{5, 6}));
+  EXPECT_EQ(other[0], 0);
+  disturb();
+  ASSERT_EQ(session->reset("state"), Error::Ok);
+  EXPECT_EQ(get(*session), (Floats{5, 6}));
+  EXPECT_EQ(other[0], 0);
+  disturb();
+  ASSERT_EQ(session->reset("state", "n"), Error::Ok);
+  EXPECT_EQ(get(*session), (Floats{5, 6}));
+  EXPECT_EQ(other[0], 1);
+  ASSERT_EQ(session->reset("state", "m"), Error::Ok);
+  EXPECT_EQ(other[0], 0);
+}
+
+TEST(SessionTest, SlotsAreTheStateItself) {
+  const Counter counter;
+  const auto session = counter.session();
+  const Span<uint8_t> slot = *session->slot("state", "n");
+  ASSERT_EQ(slot.size(), 8U);
+  EXPECT_EQ(slot.data(), session->arena("state")->data());
+  const float value = 40;
+  std::memcpy(slot.data(), &value, sizeof(value));
+  EXPECT_EQ(bump(*session, 2), (Floats{42, 8}));
+}
+
+TEST(SessionTest, ZerosNeedNoInitialValue) {
+  CounterOptions options;
+  options.initial = {0, 0};
+  const Counter counter(options);
+  const auto session = counter.session();
+  EXPECT_EQ(bump(*session, 1), (Floats{1, 1}));
+  ASSERT_EQ(session->reset(), Error::Ok);
+  EXPECT_EQ(get(*session), (Floats{0, 0}));
+}
+
+TEST(SessionTest, LoadingDoesNotWriteInitialValuesOfOptionalArenas) {
+  CounterOptions options;
+  options.require_arenas = false;
+  const Counter counter(options);
+  const auto session = counter.session();
+  bump(*session, 1);
+  EXPECT_EQ(get(*session), (Floats{6, 7})) << "loaded after the write";
+  ASSERT_EQ(session->unload_method("bump"), Error::Ok);
+  EXPECT_EQ(bump(*session, 1), (Floats{7, 8})) << "loaded again";
+  const auto other = counter.session();
+  EXPECT_EQ(get(*other), (Floats{5, 6}));
+  EXPECT_EQ(get(*session), (Floats{7, 8}));
+}
+
+TEST(SessionTest, WithoutArenasMethodsHavePrivateMemory) {
+  CounterOptions options;
+  options.has_arenas = false;
+  const Counter counter(options);
+  const auto session = counter.session();
+  EXPECT_EQ(bump(*session, 1), (Floats{6, 7}));
+  EXPECT_EQ(bump(*session, 1), (Floats{7, 8}));
+  EXPECT_EQ(get(*session), (Floats{5, 6}));
+  ASSERT_EQ(session->unload_method("bump"), Error::Ok);
+  EXPECT_EQ(bump(*session, 1), (Floats{6, 7})) << "private memory starts again";
+}
+
+TEST(SessionTest, RefusesWhatItDoesNotKnow) {
+  const Counter counter;
+  const auto session = counter.session();
+  EXPECT_EQ(session->load_method("bumps").error(), Error::NotFound);
+  EXPECT_EQ(session->unload_method("bumps"), Error::NotFound);
+  EXPECT_EQ(session->execute("bumps", {}).error(), Error::NotFound);
+  EXPECT_EQ(session->reset("states"), Error::NotFound);
+  EXPECT_EQ(session->reset("state", "o"), Error::NotFound);
+  EXPECT_EQ(session->slot("state", "o").error(), Error::NotFound);
+}
+
+TEST(SessionTest, RefusesAnotherNumberOfInputs) {
+  const Counter counter;
+  const auto session = counter.session();
+  EXPECT_EQ(session->execute("bump", {}).error(), Error::InvalidArgument);
+  EXPECT_EQ(get(*session), (Floats{5, 6}));
+}
+
+TEST(SessionTest, RefusesOverlappingUse) {
+  const Counter counter;
+  const auto session = counter.session();
+  const auto method = session->load_method("get");
+  ASSERT_TRUE(method.ok());
+  EValue output;
+  {
+    const auto use = session->use();
+    ASSERT_TRUE(use.ok());
+    EXPECT_FALSE(session->use().ok());
+    EXPECT_EQ(session->load_method("bump").error(), Error::InvalidState);
+    EXPECT_EQ(session->unload_method("get"), Error::InvalidState);
+    EXPECT_EQ(session->execute("get", {}).error(), Error::InvalidState);
+    EXPECT_EQ(session->execute(**method, {}, Span<EValue>(&output, 1)),
+              Error::InvalidState);
+    EXPECT_EQ(session->reset(), Error::InvalidState);
+    EXPECT_EQ(session->reset("state"), Error::InvalidState);
+    EXPECT_EQ(session->reset("state", "n"), Error::InvalidState);
+  }
+  EXPECT_EQ(session->execute(**method, {}, Span<EValue>(&output, 1)),
+            Error::Ok);
+  EXPECT_EQ(floats_of(output), (Floats{5, 6}));
+}
+
+TEST(SessionTest, AProgramLivesAsLongAsItsSessions) {
+  FileBytes file = file_of(counter_program());
+  std::unique_ptr<Session> session;
+  {
+    auto program = ArenaProgram::load(file.data(), file.size());
+    ASSERT_TRUE(program.ok());
+    session = session_of(*program);
+  }
+  EXPECT_EQ(bump(*session, 1), (Floats{6, 7}));
+}
+
+class FromFileTest : public ::testing::TestWithParam<ArenaProgram::LoadMode> {};
+
+TEST_P(FromFileTest, LoadsAndRefuses) {
+  const std::string path = ::testing::TempDir() + "arenas_session_test.pte";
+  FileBytes file = file_of(counter_program());
+  const auto write = [&](size_t size) {
+    std::ofstream(path, std::ios::binary)
+        .write(reinterpret_cast<const char*>(file.data()),
+               static_cast<std::streamsize>(size));
+  };
+  write(file.size());
+  {
+    const auto program = ArenaProgram::load(path.c_str(), GetParam());
+    ASSERT_TRUE(program.ok());
+    const auto session = session_of(*program);
+    EXPECT_EQ(bump(*session, 1), (Floats{6, 7}));
+    ASSERT_EQ(session->reset(), Error::Ok);
+    EXPECT_EQ(get(*session), (Floats{5, 6}));
+  }
+  for (const size_t size : {size_t{0}, size_t{63}, file.size() - 1}) {
+    write(size);
+    Finding finding;
+    EXPECT_EQ(ArenaProgram::load(path.c_str(), GetParam(), &finding).error(),
+              Error::InvalidProgram);
+    EXPECT_STREQ(finding.path, "program") << size;
+  }
+  std::remove(path.c_str());
+  EXPECT_EQ(ArenaProgram::load(path.c_str(), GetParam()).error(),
+            Error::AccessFailed);
+}
+
+INSTANTIATE_TEST_SUITE_P(Modes, FromFileTest,
+                         ::testing::Values(ArenaProgram::LoadMode::Mmap,
+                                           ArenaProgram::LoadMode::File));
+
+}  // namespace

@@ -1,0 +1,124 @@
+# ruff: noqa: N999
+# As nanobind's stubgen writes it; tests/test_runtime_stub.py tells when it is out of date.
+"""The C++ runtime of pte_arenas; use pte_arenas.runtime."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from typing_extensions import Buffer
+
+def verify(data: Buffer) -> None:
+    """Checks the structure of a program, before anything reads it.
+
+    Raises:
+        InvalidProgramError: The data is damaged or truncated.
+    """
+
+def check(data: Buffer) -> None:
+    """Checks every rule of docs/checks.md, in C++.
+
+    Raises:
+        InvalidProgramError: With the first broken rule.
+    """
+
+class TensorInfo:
+    """What a program says of one of its tensors."""
+
+    def sizes(self) -> tuple[int, ...]:
+        """Size of each dimension; the largest where it may vary."""
+
+    def dtype(self) -> int:
+        """Code of the element type in ExecuTorch's schema (ScalarType)."""
+
+    def dtype_name(self) -> str:
+        """Element type as torch spells it, such as `float32`."""
+
+    def is_memory_planned(self) -> bool:
+        """Whether the program has memory for it."""
+
+    def nbytes(self) -> int:
+        """Size in bytes; the largest where the shape may vary."""
+
+    def name(self) -> str:
+        """Fully qualified name, or an empty string."""
+
+    def __repr__(self) -> str: ...
+
+class MethodMeta:
+    """What a program says of one of its methods."""
+
+    def name(self) -> str:
+        """Name of the method."""
+
+    def num_inputs(self) -> int:
+        """Number of inputs."""
+
+    def num_outputs(self) -> int:
+        """Number of outputs."""
+
+    def num_attributes(self) -> int:
+        """Number of named tensors."""
+
+    def input_tensor_meta(self, index: int) -> TensorInfo:
+        """The tensor at one place of the inputs."""
+
+    def output_tensor_meta(self, index: int) -> TensorInfo:
+        """The tensor at one place of the outputs."""
+
+    def attribute_tensor_meta(self, index: int) -> TensorInfo:
+        """One of the named tensors."""
+
+    def __repr__(self) -> str: ...
+
+class Program:
+    """A checked program."""
+
+    @staticmethod
+    def from_file(path: bytes) -> Program:
+        """Maps a file; the path is encoded as `os.fsencode` does."""
+
+    @staticmethod
+    def from_bytes(data: bytes) -> Program:
+        """Reads a program from memory, which it keeps."""
+
+    def method_names(self) -> list[str]:
+        """Names of the methods, in the order of the file."""
+
+    def arenas(self) -> list[dict[str, Any]]:
+        """Values for pte_arenas.layout.ArenaLayout."""
+
+    def metadata(self, method: str) -> MethodMeta:
+        """What the program says of a method."""
+
+    def session(self) -> Session:
+        """Allocates the arenas and gives them their initial values."""
+
+class Session:
+    """Arenas and the methods loaded over them."""
+
+    def load_method(self, name: str) -> Method:
+        """Loads a method, unless it is loaded."""
+
+    def unload_method(self, name: str) -> None:
+        """Frees a method and the memory that is its own."""
+
+    def reset(self, arena: str | None = None, slot: str | None = None) -> None:
+        """Gives initial values again."""
+
+    def slot_tensor(self, arena: str, slot: str) -> torch.Tensor:
+        """A view of a slot, which keeps the session alive."""
+
+class Method:
+    """A method of a session."""
+
+    @property
+    def name(self) -> str:
+        """Name of the method."""
+
+    @property
+    def metadata(self) -> MethodMeta:
+        """What the program says of the method."""
+
+    def execute(self, inputs: Sequence[Any]) -> list[Any]:
+        """Runs the method; the outputs are the caller's own."""

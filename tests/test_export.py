@@ -1,0 +1,434 @@
+"""Declaring and exporting: names, entry points, wrong use, and what stays untouched."""
+
+from __future__ import annotations
+
+import re
+import threading
+from typing import Any
+
+import pytest
+import torch
+from executorch.exir import to_edge_transform_and_lower
+from hypothesis import given
+from hypothesis import strategies as st
+from stateful_models import Counter, Forwarding, Hidden, NamedLikeInput, Resetting, Shared, Tied
+from torch import Tensor, nn
+
+import pte_arenas as pa
+from pte_arenas.runtime import load_program
+from pte_arenas.views import View, view_steps
+
+X = torch.tensor([1.0, 2.0])
+
+
+def _entries(module: nn.Module, **methods: tuple[Any, ...]) -> dict[str, pa.EntryPoint]:
+    return {name: pa.EntryPoint(getattr(module, name), args) for name, args in methods.items()}
+
+
+def _run(exported: pa.Exported) -> Any:
+    edge = to_edge_transform_and_lower(exported.programs)
+    return load_program(pa.to_executorch(edge, exported.arenas).buffer).session()
+
+
+class Nested(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.left, self.right = Counter(1.0), Counter(2.0)
+        self.right.register_buffer("extra", torch.zeros(1), persistent=False)
+
+    def step(self, x: Tensor) -> Tensor:
+        return self.left(x) + self.right(x) + self.right.extra
+
+    def get(self) -> Tensor:
+        return self.left.get() - self.right.get()
+
+
+@pytest.mark.parametrize(
+    ("patterns", "slots"),
+    [
+        pytest.param(["left.state"], ["left.state"], id="name"),
+        pytest.param(["*.state"], ["left.state", "right.state"], id="glob"),
+        pytest.param(["right.*"], ["right.state", "right.extra"], id="submodule"),
+        pytest.param(
+            ["right.state", "left.*"], ["left.state", "right.state"], id="registered-order"
+        ),
+        pytest.param(None, ["left.state", "right.state"], id="all-shared"),
+        pytest.param(["[lr]*.st?te"], ["left.state", "right.state"], id="character-class"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:buffer .* no arena holds it")
+def test_patterns_find_buffers(patterns: list[str] | None, slots: list[str]) -> None:
+    module = Nested()
+    exported = pa.export(
+        _entries(module, step=(torch.ones(2, 2),), get=()), [pa.Arena("s", patterns)]
+    )
+    (arena,) = exported.arenas
+    assert [buffer.name for buffer in arena.buffers] == slots
+
+
+WRONG_USE = [
+    pytest.param(
+        lambda m: ({"get": m.get}, [pa.Arena("s", ["stat"])]),
+        "arena 's': expected a buffer that matches 'stat' but found none; did you mean 'state'?",
+        id="no-match",
+    ),
+    pytest.param(
+        lambda m: ({"get": m.get}, [pa.Arena("s", ["zzz*"])]),
+        "arena 's': expected a buffer that matches 'zzz*' but found none; there are 'state'",
+        id="no-match-nothing-near",
+    ),
+    pytest.param(
+        lambda m: ({"get": m.get}, [pa.Arena("s", ["state"]), pa.Arena("s", ["state"])]),
+        "arena 's': expected a unique name but found it twice",
+        id="duplicate-arena",
+    ),
+    pytest.param(
+        lambda m: ({"get": m.get}, [pa.Arena("s", ["state"]), pa.Arena("t", ["*"])]),
+        "buffer 'state': expected to be in one arena but found it in 's' and 't'",
+        id="buffer-in-two-arenas",
+    ),
+    pytest.param(
+        lambda m: ({"get": m.get}, [pa.Arena("s"), pa.Arena("t")]),
+        "expected at most one arena without buffers=[...] but found 's' and 't'",
+        id="two-catch-alls",
+    ),
+    pytest.param(
+        lambda m: ({}, []), "expected at least one entry point but found none", id="no-entry-point"
+    ),
+    pytest.param(
+        lambda m: ({"f": torch.relu}, []),
+        "f: expected a torch.nn.Module or a bound method of one but found "
+        "<built-in method relu of type object",
+        id="function",
+    ),
+    pytest.param(
+        lambda m: ({"f": Counter.get}, []),
+        "f: expected a torch.nn.Module or a bound method of one but found <function Counter.get",
+        id="unbound-method",
+    ),
+]
+
+
+@pytest.mark.parametrize(("make", "message"), WRONG_USE)
+def test_wrong_use_is_refused(make: Any, message: str) -> None:
+    entry_points, arenas = make(Counter())
+    with pytest.raises(pa.ArenaError, match=f"^{re.escape(message)}"):
+        pa.export(entry_points, arenas)
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "message"),
+    [
+        pytest.param({"name": ""}, "arena: expected a name but found an empty string", id="name"),
+        pytest.param(
+            {"buffers": "state"},
+            "arena 's': expected buffers as a list of names but found the string 'state'; write "
+            "['state']",
+            id="string",
+        ),
+        pytest.param(
+            {"alignment": 12},
+            "arena 's': expected an alignment that is a power of two but found 12",
+            id="alignment",
+        ),
+        pytest.param(
+            {"alignment": 0},
+            "arena 's': expected an alignment that is a power of two but found 0",
+            id="alignment-0",
+        ),
+        pytest.param(
+            {"capacity": -1},
+            "arena 's': expected a capacity of at least 0 but found -1",
+            id="capacity",
+        ),
+        pytest.param(
+            {"initial": "ones"},
+            "arena 's': expected initial 'values' or 'zeros' but found 'ones'",
+            id="initial",
+        ),
+    ],
+)
+def test_arena_refuses(kwargs: dict[str, Any], message: str) -> None:
+    with pytest.raises(pa.ArenaError) as error:
+        pa.Arena(**{"name": "s", **kwargs})
+    assert str(error.value) == message
+
+
+HIDDEN = "make it a tensor and register it with register_buffer("
+
+
+@pytest.mark.parametrize(
+    ("method", "message"),
+    [
+        ("count", f"changes the attribute 'n', which export cannot see; {HIDDEN}'n'"),
+        (
+            "plain_assign",
+            f"changes the attribute 'plain', which export cannot see; {HIDDEN}'plain'",
+        ),
+        ("late", f"changes the attribute 'late_buffer', which export cannot see; {HIDDEN}'late_b"),
+        ("append", f"changes the attribute 'history', which export cannot see; {HIDDEN}'history'"),
+        ("plain_tensor", "mutates a tensor that is not one ('lifted_tensor_0'), shape (2,)"),
+    ],
+)
+def test_f36_hidden_state_is_refused(method: str, message: str) -> None:
+    module = Hidden()
+    before = dict(vars(module))
+    with pytest.raises(pa.ArenaError, match=re.escape(message)) as error:
+        pa.export(_entries(module, **{method: (X,)}))
+    assert str(error.value).startswith(f"{method}: expected state in registered buffers")
+    assert vars(module) == before
+    assert module.n == 0
+    assert module.history == []
+    assert torch.equal(module.plain, torch.zeros(2))
+
+
+def test_f14_mutated_parameter_is_refused() -> None:
+    class Mutating(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = nn.Linear(2, 2)
+
+        def forward(self, x: Tensor) -> Tensor:
+            with torch.no_grad():
+                self.inner.weight[0].add_(x)
+            return self.inner(x)
+
+    with pytest.raises(pa.ArenaError) as error:
+        pa.export({"forward": pa.EntryPoint(Mutating(), (X,))})
+    assert str(error.value) == (
+        "forward: expected parameters to stay as they are but found that the method mutates "
+        "'inner.weight'; state must be a buffer: register_buffer instead of a Parameter"
+    )
+
+
+def test_private_copies_are_announced() -> None:
+    with pytest.warns(UserWarning, match="no arena holds it") as caught:
+        pa.export(_entries(Counter(), forward=(torch.ones(2, 2),), get=(), reset=()))
+    (warning,) = [w for w in caught if "no arena holds it" in str(w.message)]
+    assert str(warning.message) == (
+        "buffer 'state' is used by the methods 'forward', 'get', 'reset' and some of them change "
+        "it, but no arena holds it: each method will have its own copy; declare "
+        "pte_arenas.Arena(..., buffers=['state']) to share it"
+    )
+    assert warning.filename == __file__
+
+
+def test_two_roots_share_a_submodule() -> None:
+    shared = Shared()
+    forwarding, resetting = Forwarding(shared), Resetting(shared)
+    exported = pa.export(
+        {
+            "forward": pa.EntryPoint(forwarding, (X,)),
+            "twice": pa.EntryPoint(forwarding.twice, (X,)),
+            "reset": resetting.reset,
+            "peek": pa.EntryPoint(resetting.peek),
+        },
+        [pa.Arena("s", ["core.state"])],
+    )
+    (buffer,) = exported.arenas[0].buffers
+    assert buffer.name == "core.state"
+    assert buffer.fqns == {
+        "forward": "core.state",
+        "twice": "core.state",
+        "reset": "inner.shared.state",
+        "peek": "inner.shared.state",
+    }
+    session = _run(exported)
+    with torch.no_grad():
+        for step in range(3):
+            x = X * step
+            _same(session.execute("forward", (x,)), forwarding(x))
+            _same(session.execute("peek", ()), resetting.peek())
+            _same(session.execute("twice", (x,)), forwarding.twice(x))
+            if step == 1:
+                session.execute("reset", ())
+                resetting.reset()
+    _same(session.execute("peek", ()), resetting.peek())
+
+
+def _same(outputs: Any, expected: Tensor) -> None:
+    (output,) = outputs
+    torch.testing.assert_close(output, expected, rtol=1e-6, atol=1e-6)
+
+
+def test_one_name_for_two_tensors_is_refused() -> None:
+    one, other = Counter(), Counter()
+    with pytest.raises(pa.ArenaError) as error:
+        pa.export({"one": one.get, "other": other.get}, [pa.Arena("s", ["state"])])
+    assert str(error.value) == (
+        "buffer 'state': expected one tensor but found 2 different ones in the modules of the "
+        "entry points; share one tensor between the modules, or rename one of the buffers"
+    )
+
+
+def test_tied_buffers_are_one_slot() -> None:
+    exported = pa.export(_entries(Tied(), forward=(torch.ones(6),), get=()), [pa.Arena("s", ["b"])])
+    (buffer,) = exported.arenas[0].buffers
+    assert buffer.name == "a"
+    assert buffer.values.tolist() == [0, 1, 2, 3, 4, 5]
+
+
+def test_tied_buffers_in_two_arenas_are_refused() -> None:
+    with pytest.raises(pa.ArenaError, match="buffer 'a': expected to be in one arena but found it"):
+        pa.export({"get": Tied().get}, [pa.Arena("s", ["a"]), pa.Arena("t", ["middle"])])
+
+
+def test_partly_shared_memory_is_refused() -> None:
+    class Overlapping(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            memory = torch.zeros(6)
+            self.register_buffer("low", memory[:4])
+            self.register_buffer("high", memory[2:])
+            self.register_buffer("apart", memory[4:5])
+
+        def step(self) -> None:
+            self.low.add_(1.0)
+
+    with pytest.raises(pa.ArenaError) as error:
+        pa.export({"step": Overlapping().step}, [pa.Arena("s")])
+    assert str(error.value) == (
+        "buffers 'low' and 'high' share memory: expected one of them to be all of it, contiguous, "
+        "and the other a slice of it with the same dtype; register the whole tensor as a buffer of "
+        "the same module, or clone() one of the two"
+    )
+
+
+def test_parts_of_one_tensor_are_apart() -> None:
+    class Halves(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            one, two = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+            self.register_buffer("one", one)
+            self.register_buffer("two", two)
+
+        def step(self, x: Tensor) -> Tensor:
+            self.one.add_(x)
+            return self.one + self.two
+
+    module = Halves()
+    session = _run(pa.export(_entries(module, step=(X,)), [pa.Arena("s", ["*"])]))
+    for _ in range(2):
+        _same(session.execute("step", (X,)), module.step(X))
+
+
+def test_module_stays_as_it_was() -> None:
+    module = Nested()
+    module.lock = threading.Lock()  # type: ignore[assignment]
+    module.scale = nn.Parameter(torch.ones(1))
+    tensors = {name: id(tensor) for name, tensor in module.state_dict(keep_vars=True).items()}
+    values = {name: tensor.clone() for name, tensor in module.state_dict().items()}
+    classes = [type(each) for each in module.modules()]
+    pa.export(_entries(module, step=(torch.ones(2, 2),), get=()), [pa.Arena("s", ["*.state"])])
+    assert {name: id(t) for name, t in module.state_dict(keep_vars=True).items()} == tensors
+    assert all(torch.equal(module.state_dict()[name], value) for name, value in values.items())
+    assert [type(each) for each in module.modules()] == classes
+    assert module.scale.requires_grad
+
+
+def test_initial_values_are_those_at_the_export() -> None:
+    module = Counter()
+    exported = pa.export(_entries(module, forward=(torch.ones(2, 2),), get=()), [pa.Arena("s")])
+    module.forward(torch.ones(2, 2))
+    _same(_run(exported).execute("get", ()), torch.full((2, 2), 5.0))
+
+
+@pytest.mark.parametrize("outer", ["grad", "no_grad", "inference_mode"])
+def test_grad_mode_of_the_caller_does_not_matter(outer: str) -> None:
+    class Trained(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(2, 2)
+            self.register_buffer("a", torch.zeros(2))
+
+        def forward(self, x: Tensor) -> Tensor:
+            with torch.no_grad():
+                self.a.add_(self.linear(x))
+            return self.a * 1
+
+        @torch.no_grad()
+        def decorated(self, x: Tensor) -> Tensor:
+            self.a.mul_(self.linear(x))
+            return self.a * 1
+
+    module = Trained()
+    modes = {"grad": torch.enable_grad, "no_grad": torch.no_grad, "inference_mode": torch.no_grad}
+    with modes[outer]():
+        exported = pa.export(_entries(module, forward=(X,), decorated=(X,)), [pa.Arena("s", ["a"])])
+        session = _run(exported)
+    for _ in range(2):
+        _same(session.execute("forward", (X,)), module(X).detach())
+        _same(session.execute("decorated", (X,)), module.decorated(X))
+
+
+def test_keyword_arguments_and_dynamic_shapes() -> None:
+    class Filter(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("last", torch.zeros(2))
+
+        def forward(self, x: Tensor, *, gain: Tensor, mix: float = 0.5) -> Tensor:
+            y = x * gain + self.last * mix
+            self.last.copy_(x[-1])
+            return y
+
+    module, length = Filter(), torch.export.Dim("length", min=1, max=16)
+    exported = pa.export(
+        {
+            "forward": pa.EntryPoint(
+                module.forward,
+                (torch.ones(3, 2),),
+                {"gain": X, "mix": 0.25},
+                {"x": {0: length}, "gain": None, "mix": None},
+            )
+        },
+        [pa.Arena("s", ["last"])],
+    )
+    session = _run(exported)
+    for rows in (1, 5, 16, 2):
+        x = torch.arange(2.0 * rows).view(rows, 2)
+        _same(session.execute("forward", (x, X, 0.25)), module(x, gain=X, mix=0.25))
+
+
+def test_forward_hooks_run_for_a_module() -> None:
+    module = Counter()
+    module.register_forward_hook(lambda module, args, output: output + 100)
+    exported = pa.export(
+        {"forward": pa.EntryPoint(module, (torch.ones(2, 2),))}, [pa.Arena("s", ["*"])]
+    )
+    _same(_run(exported).execute("forward", (torch.ones(2, 2),)), torch.full((2, 2), 112.0))
+
+
+def test_programs_have_the_users_names() -> None:
+    module = Nested()
+    exported = pa.export(_entries(module, step=(torch.ones(2, 2),)), [pa.Arena("s", ["*.state"])])
+    signature = exported.programs["step"].graph_signature
+    assert set(signature.inputs_to_buffers.values()) == {"left.state", "right.state", "right.extra"}
+
+
+def test_a_buffer_named_like_an_input_keeps_its_name_as_a_slot() -> None:
+    exported = pa.export(_entries(NamedLikeInput(), forward=(X,)), [pa.Arena("s", ["x"])])
+    (buffer,) = exported.arenas[0].buffers
+    assert buffer.name == "x"
+
+
+@given(st.data())
+def test_view_steps_make_the_view(data: st.DataObject) -> None:
+    sizes = tuple(data.draw(st.lists(st.integers(1, 5), min_size=1, max_size=3)))
+    base = torch.arange(torch.Size(sizes).numel())
+    view = base.view(sizes)
+    for dim in range(view.dim()):
+        start = data.draw(st.integers(0, view.shape[dim] - 1))
+        stop = data.draw(st.integers(start + 1, view.shape[dim]))
+        step = data.draw(st.integers(1, 3))
+        view = view[(slice(None),) * dim + (slice(start, stop, step),)]
+    view = view.permute(data.draw(st.permutations(range(view.dim()))))
+    if view.dim() > 1 and data.draw(st.booleans()):
+        view = view.select(data.draw(st.integers(0, view.dim() - 1)), 0)
+    steps = view_steps(sizes, View(tuple(view.shape), tuple(view.stride()), view.storage_offset()))
+    made = base.view(sizes)
+    assert steps is not None
+    for name, *args in steps:
+        function = {"slice": torch.ops.aten.slice.Tensor}.get(name) or getattr(torch, name, None)
+        made = made.reshape(args[0]) if name == "view" else function(made, *args)
+    assert torch.equal(made, view)

@@ -1,0 +1,230 @@
+"""What the runtime refuses, and what it says then."""
+
+from __future__ import annotations
+
+import errno
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from runtime_programs import ONES, counter, counter_bytes, stock
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+import pte_arenas as pa
+from pte_arenas.runtime import Session, load_program
+
+
+@pytest.fixture(scope="module")
+def session() -> Session:
+    return counter().session()
+
+
+FLOATS = "bump: input 0: expected float32 of sizes (2, 3) but found "
+
+
+@pytest.mark.parametrize(
+    ("inputs", "error", "message"),
+    [
+        pytest.param((), ValueError, "bump: expected 1 input but found 0", id="none"),
+        pytest.param((ONES, ONES), ValueError, "bump: expected 1 input but found 2", id="two"),
+        pytest.param((ONES.long(),), ValueError, FLOATS + "int64 of sizes (2, 3)", id="dtype"),
+        pytest.param((ONES.T,), ValueError, FLOATS + "float32 of sizes (3, 2)", id="sizes"),
+        pytest.param((ONES[0],), ValueError, FLOATS + "float32 of sizes (3,)", id="rank"),
+        pytest.param(
+            (ONES.to(torch.complex64),),
+            ValueError,
+            FLOATS + "complex64 of sizes (2, 3)",
+            id="complex",
+        ),
+        pytest.param(
+            (ONES.to_sparse(),),
+            ValueError,
+            FLOATS + "float32 of sizes (2, 3) in sparse_coo layout",
+            id="sparse",
+        ),
+        pytest.param(
+            (ONES.to("meta"),), ValueError, FLOATS + "float32 of sizes (2, 3) on meta", id="meta"
+        ),
+        pytest.param((3,), TypeError, FLOATS + "the int 3", id="int"),
+        pytest.param((0.5,), TypeError, FLOATS + "the float 0.5", id="float"),
+        pytest.param((True,), TypeError, FLOATS + "True", id="bool"),
+        pytest.param((None,), TypeError, FLOATS + "None", id="None"),
+        pytest.param(([1.0],), TypeError, FLOATS + "list", id="list"),
+        pytest.param(
+            ONES,
+            TypeError,
+            "bump: expected a sequence of 1 input but found a tensor: write (tensor,)",
+            id="bare-tensor",
+        ),
+        pytest.param(
+            7,
+            TypeError,
+            "bump: expected a sequence of 1 input but found the int 7",
+            id="no-sequence",
+        ),
+    ],
+)
+def test_refuses_inputs(
+    session: Session, inputs: Any, error: type[Exception], message: str
+) -> None:
+    before = session.execute("get")
+    with pytest.raises(error, match=f"^{re.escape(message)}$"):
+        session.execute("bump", inputs)
+    assert all(map(torch.equal, session.execute("get"), before))
+
+
+def test_refuses_a_tensor_without_memory(session: Session) -> None:
+    with FakeTensorMode() as mode:
+        fake = mode.from_tensor(ONES)
+    message = "bump: input 0: expected a tensor with data but found FakeTensor"
+    with pytest.raises(TypeError, match=f"^{re.escape(message)}$"):
+        session.execute("bump", (fake,))
+
+
+class Scaled(nn.Module):
+    def forward(self, x: Tensor, by: int, more: float, on: bool, no: None) -> Tensor:
+        return x * by + more
+
+
+EXPORTED = ", the value that the method was exported with, but found "
+
+
+@pytest.mark.parametrize(
+    ("index", "value", "error", "message"),
+    [
+        pytest.param(1, 4, ValueError, "the int 3" + EXPORTED + "the int 4", id="int"),
+        pytest.param(1, 3.0, ValueError, "the int 3" + EXPORTED + "the float 3.0", id="not-int"),
+        pytest.param(1, 2**70, ValueError, f"the int 3{EXPORTED}the int {2**70}", id="large-int"),
+        pytest.param(
+            1, ONES, TypeError, f"the int 3{EXPORTED}float32 of sizes (2, 3)", id="tensor"
+        ),
+        pytest.param(2, 0.25, ValueError, f"the float 0.5{EXPORTED}the float 0.25", id="float"),
+        pytest.param(3, False, ValueError, "True" + EXPORTED + "False", id="bool"),
+        pytest.param(3, 1, ValueError, "True" + EXPORTED + "the int 1", id="not-bool"),
+        pytest.param(4, 1, ValueError, "None but found the int 1", id="None"),
+    ],
+)
+def test_scalars_are_what_the_method_was_exported_with(
+    index: int, value: Any, error: type[Exception], message: str
+) -> None:
+    inputs = [torch.ones(2), 3, 0.5, True, None]
+    execute = stock(Scaled(), *inputs)
+    assert torch.equal(execute(inputs)[0], torch.full((2,), 3.5))
+    inputs[index] = value
+    with pytest.raises(
+        error, match=f"^{re.escape(f'forward: input {index}: expected {message}')}$"
+    ):
+        execute(inputs)
+
+
+@pytest.mark.parametrize(
+    ("use", "message"),
+    [
+        pytest.param(
+            lambda session: session.load_method("bum"),
+            "expected the name of a method but found 'bum'; nearest: 'bump'; "
+            "there is 'bump', 'double', 'get'",
+            id="method",
+        ),
+        pytest.param(
+            lambda session: session.execute("é"),
+            "expected the name of a method but found '\\u00e9'; there is 'bump', 'double', 'get'",
+            id="execute",
+        ),
+        pytest.param(
+            lambda session: session.unload_method("gets"),
+            "expected the name of a method but found 'gets'; nearest: 'get'; "
+            "there is 'bump', 'double', 'get'",
+            id="unload",
+        ),
+        pytest.param(
+            lambda session: session.arena("states"),
+            "expected the name of an arena but found 'states'; nearest: 'state'; there is 'state'",
+            id="arena",
+        ),
+        pytest.param(
+            lambda session: session.arena("state")["counts"],
+            "expected the name of a slot of arena 'state' but found 'counts'; nearest: 'count'; "
+            "there is 'count', 'steps'",
+            id="slot",
+        ),
+        pytest.param(
+            lambda session: session.reset("state", "x"),
+            "expected the name of a slot of arena 'state' but found 'x'; there is 'count', 'steps'",
+            id="reset",
+        ),
+        pytest.param(
+            lambda session: session.reset(slot="count"),
+            "expected the arena of slot 'count' as well",
+            id="reset-without-arena",
+        ),
+    ],
+)
+def test_refuses_names(session: Session, use: Callable[[Session], object], message: str) -> None:
+    with pytest.raises(pa.ArenaError, match=f"^{re.escape(message)}$"):
+        use(session)
+
+
+@pytest.mark.parametrize("use", ["load_method", "metadata"])
+def test_a_program_refuses_names(use: str) -> None:
+    with pytest.raises(pa.ArenaError, match="expected the name of a method but found 'forward'"):
+        getattr(counter(), use)("forward")
+
+
+def test_an_unloaded_method_says_so() -> None:
+    session = counter().session()
+    bump = session.load_method("bump")
+    session.unload_method("bump")
+    with pytest.raises(
+        pa.ArenaError,
+        match=r"^bump: expected a loaded method but found that it was unloaded: "
+        r"load it again with load_method$",
+    ):
+        bump.execute((ONES,))
+
+
+def test_a_damaged_program_is_refused_with_its_path(tmp_path: Path) -> None:
+    data = counter_bytes()
+    damaged = data[: len(data) // 2]
+    path = tmp_path / "damaged.pte"
+    path.write_bytes(damaged)
+    for source in (damaged, path):
+        with pytest.raises(pa.InvalidProgramError) as caught:
+            load_program(source)
+        assert (caught.value.where, caught.value.message) == (
+            "program",
+            "expected a well-formed ExecuTorch program but found damaged or truncated data",
+        )
+
+
+def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError) as caught:
+        load_program(tmp_path / "no.pte")
+    assert caught.value.errno == errno.ENOENT
+    with pytest.raises(IsADirectoryError):
+        load_program(tmp_path)
+    with pytest.raises(TypeError, match=r"^expected a path or bytes but found int$"):
+        load_program(7)  # type: ignore[arg-type]
+
+
+def test_a_failing_method_leaves_its_session_usable() -> None:
+    """A kernel refuses an index that only the data can tell."""
+
+    class Pick(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("table", torch.arange(3.0))
+
+        def forward(self, i: Tensor) -> Tensor:
+            return self.table.index_select(0, i)
+
+    execute = stock(Pick(), torch.tensor([1]))
+    with pytest.raises(
+        RuntimeError, match=r"^forward: execution failed with Error::InvalidArgument \(0x12\)$"
+    ):
+        execute((torch.tensor([7]),))
+    assert execute((torch.tensor([2]),))[0].tolist() == [2.0]

@@ -1,0 +1,30 @@
+"""The types of the C++ module are written down, and as the module has them."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from pathlib import Path
+
+from nanobind.stubgen import StubGen
+
+import pte_arenas
+from pte_arenas.runtime import _C
+
+STUB = Path(pte_arenas.__file__).parent / "runtime" / "_C.pyi"
+
+
+def without_style(text: str) -> str:
+    """The syntax of a stub, whatever its comments, blank lines and indentation of docstrings."""
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            node.value = inspect.cleandoc(node.value)
+    return ast.unparse(tree)
+
+
+def test_stub_is_what_the_module_says() -> None:
+    """To write it again: `python -m nanobind.stubgen -m pte_arenas.runtime._C`."""
+    generator = StubGen(_C)
+    generator.put(_C)
+    assert without_style(STUB.read_text()) == without_style(generator.get())
