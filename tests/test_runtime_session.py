@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import weakref
 from pathlib import Path
 from typing import Any
@@ -153,9 +154,10 @@ def test_outputs_belong_to_the_caller(session: Session) -> None:
     assert count(session) == 6
 
 
-def test_a_program_comes_from_a_path_or_bytes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", [b"counter.pte", "é 😀.pte".encode(), b"\xff.pte"], ids=repr)
+def test_a_program_comes_from_a_path_or_bytes(tmp_path: Path, name: bytes) -> None:
     data = counter_bytes()
-    path = tmp_path / "counter.pte"
+    path = tmp_path / os.fsdecode(name)
     path.write_bytes(data)
     for source in (path, str(path), data, bytearray(data), memoryview(data)):
         session = load_program(source).session()
@@ -165,6 +167,20 @@ def test_a_program_comes_from_a_path_or_bytes(tmp_path: Path) -> None:
 
 def test_arenas_are_those_of_the_layout() -> None:
     assert counter().arenas == pa.read_layout(counter_bytes()).arenas
+
+
+def test_a_program_goes_with_its_last_user() -> None:
+    """Without waiting for the garbage collector: arenas may be large."""
+    gc.disable()
+    try:
+        program = counter()
+        gone = weakref.ref(program)
+        program.load_method("bump").execute((ONES,))
+        assert program.arenas
+        del program
+        assert gone() is None
+    finally:
+        gc.enable()
 
 
 def test_metadata() -> None:

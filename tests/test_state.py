@@ -42,7 +42,7 @@ def test_counter_in_random_order(calls: list[tuple[str, int]], load_order: str) 
 
 
 class OfDtype(nn.Module):
-    """A buffer of a dtype, filled with 0, 1, 2, …"""
+    """A buffer of a dtype that counts up from 0."""
 
     def __init__(self, dtype: torch.dtype, sizes: tuple[int, ...] = (2, 3)) -> None:
         super().__init__()

@@ -1,8 +1,10 @@
 #include "inputs.h"
 
 #include <executorch/runtime/core/exec_aten/exec_aten.h>
+#include <executorch/runtime/core/exec_aten/util/tensor_util.h>
 
 #include <cmath>
+#include <cstring>
 #include <string>
 #include <string_view>
 
@@ -14,7 +16,6 @@ namespace nb = nanobind;
 namespace pte_arenas {
 
 using executorch::runtime::Error;
-using executorch::runtime::EValue;
 
 namespace {
 
@@ -206,19 +207,27 @@ void Inputs::refuse(size_t index, nb::handle value) const {
 }
 
 Error Inputs::set(Method& method) const {
+  namespace internal = executorch::runtime::internal;
   for (size_t i = 0; i < signature_.inputs.size(); ++i) {
     const InputType& type = signature_.inputs[i];
     if (!type.is_tensor) {
-      ET_CHECK_OK_OR_RETURN_ERROR(method.set_input(input_value(method, i), i));
-      continue;
+      continue;  // the method has the value
     }
     const Tensor& given = tensor(i);
-    executorch::aten::TensorImpl tensor(
-        type.scalar_type, static_cast<ssize_t>(type.sizes.size()),
-        const_cast<int32_t*>(given.sizes.data()), given.data,
-        const_cast<uint8_t*>(type.dim_order.data()));
-    ET_CHECK_OK_OR_RETURN_ERROR(
-        method.set_input(EValue(executorch::aten::Tensor(&tensor)), i));
+    const executorch::aten::Tensor& place = input_value(method, i).toTensor();
+    if (type.shape != Shape::Fixed) {
+      ET_CHECK_OK_OR_RETURN_ERROR(executorch::runtime::resize_tensor(
+          place, {given.sizes.data(), type.sizes.size()}));
+    }
+    const size_t nbytes = place.nbytes();
+    if (!type.is_planned) {
+      ET_CHECK_OK_OR_RETURN_ERROR(
+          internal::set_tensor_data(place, given.data, nbytes));
+    } else if (nbytes > 0) {
+      ET_CHECK_OR_RETURN_ERROR(place.const_data_ptr() != nullptr, InvalidState,
+                               "input %zu has no memory", i);
+      std::memcpy(place.mutable_data_ptr(), given.data, nbytes);
+    }
   }
   return Error::Ok;
 }

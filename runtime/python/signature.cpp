@@ -13,6 +13,7 @@ namespace pte_arenas {
 
 using executorch::aten::TensorShapeDynamism;
 using executorch::extension::arenas::internal::element_type;
+using executorch::runtime::Error;
 using executorch::runtime::EValue;
 
 namespace {
@@ -56,6 +57,7 @@ InputType input_type(const Method& method, size_t index) {
   type.scalar_type = meta->scalar_type();
   type.dlpack_type = dlpack_type(meta->scalar_type());
   type.shape = shape_of(value);
+  type.is_planned = meta->is_memory_planned();
   type.sizes.assign(meta->sizes().begin(), meta->sizes().end());
   type.dim_order.assign(meta->dim_order().begin(), meta->dim_order().end());
   return type;
@@ -112,6 +114,12 @@ std::string scalar_in_words(const Scalar& value) {
 const EValue& input_value(const Method& method, size_t index) {
   return method.get_input(index);
 }
+
+/// `get_inputs()` leaves setting them to who gets them.
+Error take_over_inputs(Method& method) {
+  std::vector<EValue> values(method.inputs_size());
+  return method.get_inputs(values.data(), values.size());
+}
 #pragma GCC diagnostic pop
 
 std::string sizes_in_words(const std::vector<int32_t>& sizes) {
@@ -140,7 +148,10 @@ std::string InputType::in_words() const {
 
 Signature::Signature(executorch::extension::arenas::LoadedMethod& loaded_method)
     : method(loaded_method.name()) {
-  const Method& loaded = loaded_method.method();
+  Method& loaded = loaded_method.method();
+  // Fails only for a method that is not initialised, and execution then says
+  // so.
+  (void)take_over_inputs(loaded);
   for (size_t i = 0; i < loaded.inputs_size(); ++i) {
     inputs.push_back(input_type(loaded, i));
   }

@@ -37,6 +37,8 @@ struct InputType {
   Shape shape = Shape::Fixed;
   std::vector<int32_t> sizes;
   std::vector<uint8_t> dim_order;
+  /// Whether the program has memory for it, which the elements are copied to.
+  bool is_planned = false;
 
   /// `float32 of sizes (1, 512)`, `None` or `the int 3 that ...`. Needs the
   /// GIL.
@@ -52,7 +54,12 @@ struct OutputType {
   size_t capacity = 0;
 };
 
-/// What a method takes and gives; made when it is loaded.
+/**
+ * What a method takes and gives; made each time that it is loaded.
+ *
+ * The method then takes its inputs for set: they are written where they go, by
+ * `Inputs::set()`, because the checks of `Method::set_input()` are made before.
+ */
 struct Signature {
   std::string method;
   std::vector<InputType> inputs;

@@ -18,7 +18,7 @@ from executorch.exir.schema import Buffer, Tensor
 from pte_arenas import _exir
 from pte_arenas.errors import ArenaError
 from pte_arenas.exporter import SharedArena, SharedBuffer
-from pte_arenas.layout import ArenaLayout, ArenaSlot
+from pte_arenas.layout import ArenaBinding, ArenaLayout, ArenaSlot
 from pte_arenas.lower import lower
 from pte_arenas.place import ArenaPlanning, Place, PlannedMethod
 from pte_arenas.plan import Block, plan_arena
@@ -95,7 +95,7 @@ def to_executorch(
             _named_data=named_data,
             _emitter_output=output,
             _data_serializer=serializer,
-            _pte_data=_splice(cord, layouts, bindings) if layouts else cord,
+            _pte_data=_splice(cord, layouts, bindings, config) if layouts else cord,
             _tensor_data=data,
             _buffer=None,
             _etrecord=None,
@@ -109,9 +109,17 @@ def to_executorch(
     return cast(ArenaProgramManager, manager)
 
 
-def _splice(cord: Cord, layouts: Sequence[ArenaLayout], bindings: Mapping[str, Any]) -> Cord:
+def _splice(
+    cord: Cord,
+    layouts: Sequence[ArenaLayout],
+    bindings: Mapping[str, Sequence[ArenaBinding]],
+    config: ExecutorchBackendConfig,
+) -> Cord:
     spliced = Cord()
-    for chunk in splice_program(_exir.chunks(cord), layouts, bindings):
+    chunks = splice_program(
+        _exir.chunks(cord), layouts, bindings, segment_alignment=config.segment_alignment
+    )
+    for chunk in chunks:
         spliced.append(chunk)
     return spliced
 

@@ -1,0 +1,52 @@
+"""What the documents show runs as it stands and prints what they say."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+DOCUMENTS = [ROOT / "README.md", ROOT / "RFC.md", *sorted((ROOT / "docs").glob("*.md"))]
+FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def _snippets() -> list[object]:
+    found = []
+    for path in DOCUMENTS:
+        blocks = FENCE.findall(path.read_text(encoding="utf-8"))
+        for index, (language, text) in enumerate(blocks):
+            if language == "python":
+                after = blocks[index + 1] if index + 1 < len(blocks) else ("", "")
+                printed = after[1] if after[0] == "text" else ""
+                found.append(pytest.param(text, printed, id=f"{path.name}-{index}"))
+    return found
+
+
+@pytest.mark.parametrize(("code", "printed"), _snippets())
+def test_snippet(code: str, printed: str, tmp_path: Path) -> None:
+    run = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code],
+        check=False,
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+    )
+    assert run.returncode == 0, run.stderr
+    assert run.stdout == printed
+
+
+def test_readme_has_the_commands_of_the_makefile() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for task in re.findall(r"`?make (\w+)`?", (ROOT / "README.md").read_text(encoding="utf-8")):
+        assert re.search(rf"^{task}:", makefile, re.MULTILINE), task
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_links_lead_to_files(document: Path) -> None:
+    links = re.findall(r"\]\((?!https?:|#)([^)#]+)", document.read_text(encoding="utf-8"))
+    missing = [link for link in links if not (document.parent / link).exists()]
+    assert not missing
