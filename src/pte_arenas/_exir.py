@@ -7,16 +7,20 @@ from __future__ import annotations
 
 import copy
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from executorch.exir import EdgeProgramManager, ExecutorchBackendConfig, ExecutorchProgramManager
+from executorch.exir.passes.propagate_device_pass import _get_target_device_from_compile_specs
+from executorch.exir.passes.replace_view_copy_with_view_pass import _ViewSpec
 from executorch.exir.program import _program
+from executorch.exir.tensor import TensorSpec
 from executorch.extension.flat_tensor.serialize.serialize import (
     FlatTensorConfig,
     FlatTensorSerializer,
 )
 from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind, OutputKind
 
 
 def edge_programs(edge: EdgeProgramManager) -> dict[str, ExportedProgram]:
@@ -80,6 +84,37 @@ def to_executorch(
     return manager
 
 
+def fold_constants(program: ExportedProgram, live: Collection[str]) -> ExportedProgram:
+    """Runs stock quant fusion and constant folding, with the named buffers as unknown inputs.
+
+    The stock pass takes a buffer that this method does not write for a constant.
+    """
+    inputs = [
+        spec
+        for spec in program.graph_signature.input_specs
+        if spec.kind is InputKind.BUFFER and spec.target in live
+    ]
+    for spec in inputs:
+        spec.kind = InputKind.USER_INPUT
+    folded = _program.quant_fusion_and_const_prop_pass(program)
+    names = {spec.arg.name for spec in inputs}
+    for spec in [*inputs, *folded.graph_signature.input_specs]:
+        if spec.arg.name in names:
+            spec.kind = InputKind.BUFFER
+    result: ExportedProgram = folded
+    return result
+
+
+def drop_mutated_inputs(program: ExportedProgram) -> None:
+    """Keeps emission from returning the new values of inputs that the method writes, in place.
+
+    Stock leaves out those of buffers only; the write itself is in the graph for both.
+    """
+    for spec in program.graph_signature.output_specs:
+        if spec.kind is OutputKind.USER_INPUT_MUTATION:
+            spec.kind = OutputKind.BUFFER_MUTATION
+
+
 def uses_dim_order(edge: EdgeProgramManager) -> bool:
     """Whether copies are written in the dim-order dialect, as the edge programs were."""
     return not edge.compile_config._skip_dim_order
@@ -124,3 +159,16 @@ def fresh_planning_pass(planning_pass: Any) -> Any:
     if getattr(fresh, "share_mutable_buffers", False):
         fresh.share_mutable_buffers = False
     return fresh
+
+
+def storage_spec(spec: TensorSpec) -> TensorSpec:
+    """The spec of the tensor that a spec is a view of, at last; views have its memory fields."""
+    while isinstance(spec, _ViewSpec):
+        spec = spec._base
+    return spec
+
+
+def target_device(lowered: Any) -> tuple[str, int]:
+    """Type and index of the device that a partitioner gave to a delegate; the CPU if none."""
+    found = _get_target_device_from_compile_specs(lowered)
+    return ("cpu", 0) if found is None else (found[0].name.lower(), found[1])

@@ -184,6 +184,8 @@ def _normalize(method: _Method, buffers: Buffers, state: set[int], declared: set
             normalize.merge_tied(method.program, method.root, buffer)
     normalize.spell_out_writes(method.program)
     method.program = program = normalize.functionalize(method.program)
+    normalize.simplify_scatters(program)
+    normalize.drop_clones(program)
     mutated = {
         spec.target
         for spec in program.graph_signature.output_specs

@@ -21,14 +21,19 @@ from torch.utils import _pytree as pytree
 
 from pte_arenas.capture import NO_INPUT
 from pte_arenas.markers import READ, WRITE
+from pte_arenas.scatters import use_scatters
 
 _READS = (READ, exir_ops.edge.pte_arenas.read.default)
 _WRITES = (WRITE, exir_ops.edge.pte_arenas.write.default)
+_FUNCTIONALIZED = (
+    torch.ops.higher_order.auto_functionalized,
+    torch.ops.higher_order.auto_functionalized_v2,
+)
 # Stock lowering may turn this copy into another name for the same memory.
 _VIEWS = (exir_ops.edge.aten.view_copy.default, torch.ops.aten.view_copy.default)
 
 
-def lower(program: ExportedProgram, *, dim_order: bool) -> ExportedProgram:
+def lower(program: ExportedProgram, *, dim_order: bool, in_place: bool) -> ExportedProgram:
     """Returns a copy of an edge program without markers.
 
     Weights are shared with the original, which stays as it is.
@@ -36,6 +41,7 @@ def lower(program: ExportedProgram, *, dim_order: bool) -> ExportedProgram:
     Args:
         program: A method in the edge dialect.
         dim_order: Whether copies are written in the dim-order dialect, the default.
+        in_place: Whether state is to be updated where it is, with kernels of this package.
     """
     module = _copy_module(program.graph_module)
     signature = copy.deepcopy(program.graph_signature)
@@ -45,13 +51,17 @@ def lower(program: ExportedProgram, *, dim_order: bool) -> ExportedProgram:
         if node.op == "call_function" and node.target in _READS:
             node.replace_all_uses_with(node.args[0])
             graph.erase_node(node)
-    _separate_results(graph, signature, _copy_in_dim_order if dim_order else _copy)
+    insert_copy = _copy_in_dim_order if dim_order else _copy
+    _keep_old_values(graph, insert_copy)
+    _separate_results(graph, signature, insert_copy)
     for node in list(graph.nodes):
         if node.op == "call_function" and node.target in _WRITES:
             node.replace_all_uses_with(node.args[0])
             graph.erase_node(node)
     results: Any = graph.output_node().args[0]
     for spec, value in zip(signature.output_specs, results, strict=True):
+        if in_place and spec.kind is OutputKind.BUFFER_MUTATION:
+            use_scatters(value)
         if isinstance(value, Node) and isinstance(spec.arg, TensorArgument):
             spec.arg = TensorArgument(name=value.name)
     graph.lint()
@@ -115,6 +125,40 @@ def _without_inputs(call_graph: list[ModuleCallEntry]) -> list[ModuleCallEntry]:
         cast(ModuleCallSignature, entry.signature), inputs=[], in_spec=nothing, forward_arg_names=[]
     )
     return [ModuleCallEntry(entry.fqn, signature), *call_graph[1:]]
+
+
+def _keep_old_values(graph: torch.fx.Graph, insert_copy: Callable[[Node], Node]) -> None:
+    """Copies buffers that an operator changes in place while their old value is still needed.
+
+    Stock emission takes operators with side effects out of their functional form and lets them
+    write to the buffer at once; a delegate may read it after that.
+    """
+    order = {node: index for index, node in enumerate(graph.nodes)}
+    for node in list(graph.nodes):
+        if node.target not in _FUNCTIONALIZED:
+            continue
+        for state in node.all_input_nodes:
+            if state.op != "placeholder":
+                continue
+            readers = [user for user in state.users if user is not node]
+            if any(order[last] > order[node] for last in _with_views(readers)):
+                with graph.inserting_before(_first_call(graph)):
+                    old = insert_copy(state)
+                for reader in readers:
+                    reader.replace_input_with(state, old)
+
+
+def _with_views(nodes: list[Node]) -> list[Node]:
+    """Nodes, and the readers of those that are views."""
+    found = list(nodes)
+    for node in found:
+        if node.target in _VIEWS:
+            found.extend(node.users)
+    return found
+
+
+def _first_call(graph: torch.fx.Graph) -> Node:
+    return cast(Node, next(node for node in graph.nodes if node.op != "placeholder"))
 
 
 def _separate_results(

@@ -157,6 +157,58 @@ def _written_value(node: Node, want: torch.Tensor) -> Node:
     return cast(Node, value)
 
 
+def simplify_scatters(program: ExportedProgram) -> None:
+    """Makes partial writes slices of the buffer and nothing else, in place.
+
+    Works on a functional graph. There a copy is its source, which `spell_out_writes` has given the
+    right dtype and shape, and one index is a slice of one: lowering makes a mask as large as the
+    buffer out of `select_scatter`.
+    """
+    for node in list(program.graph.nodes):
+        if node.op != "call_function":
+            continue
+        if node.target is _aten.copy.default:
+            have, want = node.args[1].meta["val"], node.args[0].meta["val"]
+            if (have.dtype, have.shape) == (want.dtype, want.shape):
+                node.replace_all_uses_with(node.args[1])
+                program.graph.erase_node(node)
+        elif node.target is _aten.select_scatter.default and isinstance(node.args[3], int):
+            state, source, dim, index = node.args
+            index %= state.meta["val"].shape[dim]
+            with program.graph.inserting_before(node):
+                row = _call(_aten.unsqueeze.default, source, dim % state.meta["val"].dim())
+                written = program.graph.call_function(
+                    _aten.slice_scatter.default, (state, row, dim, index, index + 1)
+                )
+            written.meta = dict(node.meta)
+            node.replace_all_uses_with(written)
+            program.graph.erase_node(node)
+    program.graph.eliminate_dead_code()
+    program.graph_module.recompile()
+
+
+def drop_clones(program: ExportedProgram) -> None:
+    """Uses a computed value itself wherever a copy of it is asked for, in place.
+
+    Nothing changes a value in a functional graph, and copies that matter later are made where
+    markers are taken out. XNNPACK refuses to return both a value and its copy from a delegate.
+    """
+    graph = program.graph
+    for node in list(graph.nodes):
+        if node.target is not _aten.clone.default or _base(node.args[0]).op == "placeholder":
+            continue
+        source = node.args[0]
+        if node.meta["val"].stride() == source.meta["val"].stride():
+            node.replace_all_uses_with(source)
+            graph.erase_node(node)
+    for spec, value in zip(
+        program.graph_signature.output_specs, graph.output_node().args[0], strict=True
+    ):
+        if isinstance(value, Node) and isinstance(spec.arg, TensorArgument):
+            spec.arg = TensorArgument(name=value.name)
+    program.graph_module.recompile()
+
+
 def mark_state(program: ExportedProgram, names: Collection[str]) -> None:
     """Puts the markers of `markers.py` around the named buffers of a functional graph, in place."""
     graph, signature = program.graph, program.graph_signature
@@ -175,7 +227,6 @@ def mark_state(program: ExportedProgram, names: Collection[str]) -> None:
         if result.kind is OutputKind.BUFFER_MUTATION and result.target in names:
             with graph.inserting_before(output):
                 value = results[index]
-                _drop_clones(value, results)
                 if value.target is WRITE and value.meta["val"].is_contiguous():
                     continue
                 if not value.meta["val"].is_contiguous():
@@ -188,20 +239,6 @@ def mark_state(program: ExportedProgram, names: Collection[str]) -> None:
             result.arg = TensorArgument(name=node.name)
     graph.eliminate_dead_code()
     program.graph_module.recompile()
-
-
-def _drop_clones(value: Node, results: list[Any]) -> None:
-    """Uses a new value itself where a copy of it is asked for.
-
-    Nothing changes a value in a functional graph. XNNPACK refuses to return both from a delegate.
-    """
-    for clone in list(value.users):
-        if (
-            clone.target is _aten.clone.default
-            and clone.meta["val"].stride() == value.meta["val"].stride()
-        ):
-            clone.replace_all_uses_with(value)
-            results[:] = [value if result is clone else result for result in results]
 
 
 def rename_buffers(program: ExportedProgram) -> dict[str, str]:

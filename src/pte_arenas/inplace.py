@@ -1,0 +1,255 @@
+"""Computes new state where the state is, instead of beside it.
+
+Stock lowering computes a buffer's new value into an activation as large as the buffer and copies it
+back at the end of the method. Here the operator that computes the value writes it into the buffer
+itself, and the copy goes away, where the order of the instructions proves that nobody sees it:
+
+1. The memory of a buffer has *occupants* in the order of execution: its old value, then the results
+   that are placed in it, the last of which is the new value.
+2. Everything that reads an occupant, or a view of it, runs before the next occupant is computed.
+   Only an operator that reads an element before it writes the same element (element-wise ones on
+   equal sizes and dtype, and scatters of this package into their first argument) may itself read the
+   occupant that it replaces.
+3. No occupant, nor a view of one, is a result of the method, and none but operators with one output
+   and delegates write one.
+4. No operator mutates the buffer in any other way.
+
+Where one of these cannot be seen in the graph, the stock form stays.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from executorch.exir import memory
+from executorch.exir.delegate import executorch_call_delegate
+from executorch.exir.operator.convert import get_out_args_from_opoverload
+from executorch.exir.schema import TensorShapeDynamism
+from torch.fx import GraphModule, Node
+
+_COPY = torch.ops.aten.copy_.default
+_GETITEM = operator.getitem
+# Operators of this package: out may be the first argument, and then only the written part moves.
+SCATTERS = frozenset(
+    {
+        "pte_arenas::index_put",
+        "pte_arenas::scatter",
+        "pte_arenas::slice_scatter",
+    }
+)
+
+
+@dataclass
+class _Graph:
+    """A lowered method: the order of its nodes, and which share memory with which."""
+
+    order: dict[Node, int]
+    root: dict[Node, Node]
+    members: dict[Node, list[Node]] = field(default_factory=dict)
+
+    @staticmethod
+    def of(module: GraphModule) -> _Graph:
+        nodes = list(module.graph.nodes)
+        root: dict[Node, Node] = {}
+        for node in nodes:
+            source = _view_source(node)
+            root[node] = root[source] if source is not None else node
+        graph = _Graph({node: index for index, node in enumerate(nodes)}, root)
+        for node in nodes:
+            graph.members.setdefault(root[node], []).append(node)
+        return graph
+
+    def readers(self, occupant: Node) -> Iterator[tuple[Node, Node]]:
+        """Yields who reads an occupant or a view of it, and which of these."""
+        for member in self.members[occupant]:
+            for user in member.users:
+                if self.root[user] is not occupant:
+                    yield user, member
+
+
+def place_new_values(module: GraphModule, states: Iterable[Node]) -> dict[Node, list[Any]]:
+    """Lets operators write new state into the buffers, where that is safe, in place.
+
+    Works on a graph in the form that memory planning gets: with out variants, in the order of
+    execution. Removes the copies that this makes needless.
+
+    Args:
+        module: The graph.
+        states: Placeholders of the buffers to do it for.
+
+    Returns:
+        By placeholder, the specs of the tensors that now live at the first byte of the buffer.
+    """
+    placed: dict[Node, list[Any]] = {}
+    for state in states:
+        copies = [user for user in state.users if user.target is _COPY and user.args[0] is state]
+        if len(copies) != 1 or copies[0].args[1] is state:
+            continue
+        graph = _Graph.of(module)
+        chain = _occupants(graph, state, copies[0])
+        if not chain:
+            continue
+        placed[state] = [spec for node in chain for spec in [_spec(node)] if spec is not None]
+        _drop(copies[0])
+    if placed:
+        module.recompile()
+    return placed
+
+
+def _drop(copy: Node) -> None:
+    """Takes out a copy whose source is in its destination already."""
+    value: Any = copy.args[1]
+    output = copy.graph.output_node()
+    results = output.args[0]
+    specs = output.meta.get("spec")
+    if isinstance(results, (list, tuple)) and isinstance(specs, (list, tuple)):
+        output.meta["spec"] = type(specs)(
+            value.meta["spec"] if result is copy else spec
+            for result, spec in zip(results, specs, strict=True)
+        )
+    copy.replace_all_uses_with(value)
+    copy.graph.erase_node(copy)
+
+
+def _occupants(graph: _Graph, state: Node, copy: Node) -> list[Node]:
+    """Returns the nodes to place in a buffer, the last of which is its new value; none if unsafe."""
+    last = graph.root[copy.args[1]]  # type: ignore[index]
+    if graph.root.get(last) is state or not _can_hold(last, state):
+        return []
+    chain = [last]
+    while True:
+        before = _replaced(graph, chain[0], state)
+        if before is None:
+            break
+        chain.insert(0, before)
+    while chain and not _safe(graph, state, chain, copy):
+        chain.pop(0)
+    return chain
+
+
+def _replaced(graph: _Graph, node: Node, state: Node) -> Node | None:
+    """The computed value that a node could replace, if it reads one in the same places."""
+    for argument in _aliasable(node):
+        before = graph.root[argument]
+        if before.op != "placeholder" and before is argument and _can_hold(before, state):
+            return before
+    return None
+
+
+def _safe(graph: _Graph, state: Node, chain: list[Node], copy: Node) -> bool:
+    """Rules 2 to 4 of this module for the old value and each placed one."""
+    for occupant, successor in zip([state, *chain], [*chain, None], strict=True):
+        end = graph.order[_computed_at(successor)] if successor is not None else None
+        for user, member in graph.readers(occupant):
+            if user is copy:
+                continue
+            if user.op == "output" or _mutates(user, member):
+                return False
+            at = graph.order[user]
+            if end is None or at < end:
+                continue
+            if at > end or member not in _aliasable(user):
+                return False
+    return True
+
+
+def _can_hold(node: Node, state: Node) -> bool:
+    """Whether a node's result may be written to the buffer's memory at all."""
+    spec, want = _spec(node), state.meta["spec"]
+    return (
+        spec is not None
+        and spec.shape_dynamism == TensorShapeDynamism.STATIC
+        and (spec.dtype, spec.nbytes()) == (want.dtype, want.nbytes())
+        and spec.nbytes() > 0
+        and not spec.const
+    )
+
+
+def _spec(node: Node) -> Any:
+    """The spec of a node that has one output of its own: an out variant or a delegate's."""
+    if node.op != "call_function":
+        return None
+    spec = node.meta.get("spec")
+    if node.target is _GETITEM:
+        call = node.args[0]
+        return spec if isinstance(call, Node) and call.target is executorch_call_delegate else None
+    if isinstance(spec, (list, tuple)) or not isinstance(node.target, torch._ops.OpOverload):
+        return None
+    if not node.target._schema.is_mutable or node.target is _COPY:
+        return None
+    return spec if len(get_out_args_from_opoverload(node.target)) == 1 else None
+
+
+def _computed_at(node: Node) -> Node:
+    """The node at whose execution a value is written."""
+    call = node.args[0] if node.target is _GETITEM else node
+    return call if isinstance(call, Node) else node
+
+
+def _aliasable(node: Node) -> list[Node]:
+    """The arguments that a node may read from where it writes its result."""
+    if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
+        return []
+    name = node.target._schema.name
+    if name in SCATTERS:
+        return [node.args[0]] if isinstance(node.args[0], Node) else []
+    if not _is_pointwise(name):
+        return []
+    spec = node.meta.get("spec")
+    return [
+        argument
+        for argument in node.args
+        if isinstance(argument, Node)
+        and not isinstance(spec, (list, tuple))
+        and _same_layout(argument.meta.get("spec"), spec)
+    ]
+
+
+def _same_layout(one: Any, other: Any) -> bool:
+    return (
+        one is not None
+        and not isinstance(one, (list, tuple))
+        and list(one.shape) == list(other.shape)
+        and one.dtype == other.dtype
+        and list(one.dim_order) == list(other.dim_order)
+    )
+
+
+@functools.cache
+def _is_pointwise(name: str) -> bool:
+    namespace, _, short = name.partition("::")
+    packet = getattr(getattr(torch.ops, namespace), short)
+    tensors = [
+        overload
+        for overload in (getattr(packet, each) for each in packet.overloads())
+        if not overload._schema.is_mutable
+        and any(isinstance(a.type, torch.TensorType) for a in overload._schema.arguments)
+    ]
+    return bool(tensors) and all(torch.Tag.pointwise in overload.tags for overload in tensors)
+
+
+def _mutates(user: Node, member: Node) -> bool:
+    """Whether an operator writes to an argument that is not its output."""
+    if not isinstance(user.target, torch._ops.OpOverload):
+        return False
+    outputs = set(get_out_args_from_opoverload(user.target))
+    for index, argument in enumerate(user.target._schema.arguments):
+        value = user.args[index] if index < len(user.args) else user.kwargs.get(argument.name)
+        written = argument.alias_info is not None and argument.alias_info.is_write
+        if written and argument.name not in outputs and value is member:
+            return True
+    return False
+
+
+def _view_source(node: Node) -> Node | None:
+    """The tensor whose memory a node has, where it has none of its own."""
+    if node.op == "call_function" and node.target is memory.view:
+        source = node.args[0]
+        return source if isinstance(source, Node) else None
+    return None
+
