@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import types
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -224,6 +226,31 @@ class Hidden(nn.Module):
         self.n = 0
         self.plain = torch.zeros(2)
         self.history: list[Tensor] = []
+        self.note = types.SimpleNamespace(count=0)
+        self.seen: set[int] = set()
+        self.inner: nn.Module = nn.Identity()
+
+    total = 0
+
+    def inside_object(self, x: Tensor) -> Tensor:
+        self.note.count += 1
+        return x * self.note.count
+
+    def into_set(self, x: Tensor) -> Tensor:
+        self.seen.add(len(self.seen))
+        return x * len(self.seen)
+
+    def class_level(self, x: Tensor) -> Tensor:
+        Hidden.total += 1
+        return x * Hidden.total
+
+    def mode(self, x: Tensor) -> Tensor:
+        self.training = False
+        return x * 1
+
+    def submodule(self, x: Tensor) -> Tensor:
+        self.inner = nn.ReLU()
+        return self.inner(x)
 
     def count(self, x: Tensor) -> Tensor:
         self.n += 1

@@ -48,6 +48,7 @@ arena 0  state  state  4,096 bytes  align 64  cpu
   b     [4,092, 4,096)  ...............................#  float32 [1]
 
 arena 1  scratch  scratch  1 byte  align 64  cuda:0
+  step  [0, 0)  ................................
 
 methods, with the bytes of their own
   step  128  state on memory id 2  scratch on memory id 3
@@ -161,7 +162,7 @@ def test_names_are_escaped(tmp_path: Path, environment: dict[str, str]) -> None:
     for style in ("\x1b[36m", "\x1b[0m"):
         printed = printed.replace(style, "")
     assert set(printed) <= {chr(code) for code in range(0x20, 0x7F)} | {"\n"}
-    assert printed.count(ESCAPED) == 7
+    assert printed.count(ESCAPED) == 8
     assert printed.startswith(r"[red]\u001b[31m.pte  2 methods")
 
 

@@ -96,6 +96,15 @@ WRONG_USE = [
         lambda m: ({}, []), "expected at least one entry point but found none", id="no-entry-point"
     ),
     pytest.param(
+        lambda m: ({"": m.get}, []), "expected the name of a method but found ''", id="no-name"
+    ),
+    pytest.param(
+        lambda m: ({"get": m.get}, pa.Arena("s")),
+        "expected a list of arenas but found Arena(name='s'",
+        id="one-arena",
+    ),
+    pytest.param(lambda m: ({"get": m.get}, ["s"]), "expected arenas but found 's'", id="no-arena"),
+    pytest.param(
         lambda m: ({"f": torch.relu}, []),
         "f: expected a torch.nn.Module or a bound method of one but found "
         "<built-in method relu of type object",
@@ -119,7 +128,25 @@ def test_wrong_use_is_refused(make: Any, message: str) -> None:
 @pytest.mark.parametrize(
     ("kwargs", "message"),
     [
-        pytest.param({"name": ""}, "arena: expected a name but found an empty string", id="name"),
+        pytest.param({"name": ""}, "arena: expected a name but found ''", id="name"),
+        pytest.param({"name": None}, "arena: expected a name but found None", id="no-name"),
+        pytest.param(
+            {"buffers": [3]},
+            "arena 's': expected buffers as a list of names but found 3 in it",
+            id="pattern",
+        ),
+        pytest.param(
+            {"alignment": "64"},
+            "arena 's': expected an alignment that is a power of two up to 2147483648 but found "
+            "'64'",
+            id="alignment-text",
+        ),
+        pytest.param(
+            {"alignment": 1 << 32},
+            "arena 's': expected an alignment that is a power of two up to 2147483648 but found "
+            "4294967296",
+            id="alignment-large",
+        ),
         pytest.param(
             {"buffers": "state"},
             "arena 's': expected buffers as a list of names but found the string 'state'; write "
@@ -128,12 +155,12 @@ def test_wrong_use_is_refused(make: Any, message: str) -> None:
         ),
         pytest.param(
             {"alignment": 12},
-            "arena 's': expected an alignment that is a power of two but found 12",
+            "arena 's': expected an alignment that is a power of two up to 2147483648 but found 12",
             id="alignment",
         ),
         pytest.param(
             {"alignment": 0},
-            "arena 's': expected an alignment that is a power of two but found 0",
+            "arena 's': expected an alignment that is a power of two up to 2147483648 but found 0",
             id="alignment-0",
         ),
         pytest.param(
@@ -167,6 +194,11 @@ HIDDEN = "make it a tensor and register it with register_buffer("
         ),
         ("late", f"changes the attribute 'late_buffer', which export cannot see; {HIDDEN}'late_b"),
         ("append", f"changes the attribute 'history', which export cannot see; {HIDDEN}'history'"),
+        ("inside_object", f"changes the attribute 'note', which export cannot see; {HIDDEN}'note'"),
+        ("into_set", f"changes the attribute 'seen', which export cannot see; {HIDDEN}'seen'"),
+        ("class_level", f"changes the attribute 'total', which export cannot see; {HIDDEN}'total'"),
+        ("mode", f"changes the attribute 'training', which export cannot see; {HIDDEN}'training'"),
+        ("submodule", f"changes the attribute 'inner', which export cannot see; {HIDDEN}'inner'"),
         ("plain_tensor", "mutates a tensor that is not one ('lifted_tensor_0'), shape (2,)"),
     ],
 )
@@ -180,6 +212,119 @@ def test_f36_hidden_state_is_refused(method: str, message: str) -> None:
     assert module.n == 0
     assert module.history == []
     assert torch.equal(module.plain, torch.zeros(2))
+
+
+@pytest.mark.parametrize("method", ["attribute", "view", "closure", "hook"])
+def test_f36_state_reached_by_another_way_is_refused(method: str) -> None:
+    class Aliased(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("a", torch.zeros(2))
+            self.alias = self.a
+            self.part = self.a[1:]
+            self.function = lambda x: self.a * x
+            self.inner = nn.Identity()
+            self.inner.register_forward_hook(lambda module, args, output: output + self.a)
+
+        def write(self, x: Tensor) -> None:
+            self.a.add_(x)
+
+        def attribute(self, x: Tensor) -> Tensor:
+            return self.alias * x
+
+        def view(self, x: Tensor) -> Tensor:
+            return self.part + x
+
+        def closure(self, x: Tensor) -> Tensor:
+            return self.function(x)
+
+        def hook(self, x: Tensor) -> Tensor:
+            return self.inner(x)
+
+    module = Aliased()
+    with pytest.raises(pa.ArenaError) as error:
+        pa.export(_entries(module, **{"write": (X,), method: (X,)}), [pa.Arena("s", ["a"])])
+    assert str(error.value) == (
+        f"{method}: expected buffer 'a' to be read through the module but found it read through an "
+        f"attribute that is no registered buffer, a closure or a hook, which export takes for a "
+        f"constant; use the buffer itself, or register the attribute with register_buffer"
+    )
+
+
+def test_state_in_the_memory_of_a_parameter_is_refused() -> None:
+    class Weights(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(2, 2)
+            self.register_buffer("w", self.linear.weight.data)
+
+        def update(self) -> None:
+            self.w.mul_(2.0)
+
+    with pytest.raises(pa.ArenaError) as error:
+        pa.export({"update": Weights().update}, [pa.Arena("s", ["w"])])
+    assert str(error.value) == (
+        "buffer 'w': expected state with memory of its own but found that it shares memory with "
+        "the parameter 'linear.weight'; clone() one of the two"
+    )
+
+
+def test_missing_arenas_are_refused() -> None:
+    module = Counter()
+    entries = _entries(module, forward=(torch.ones(2, 2),), get=(), reset=())
+    exported = pa.export(entries, [pa.Arena("s", ["state"])])
+    edge = to_edge_transform_and_lower(exported.programs)
+    other = pa.export({"get": module.get}, [pa.Arena("s", ["state"])])
+    for arenas, method in (((), "forward"), (other.arenas, "forward")):
+        with pytest.raises(pa.ArenaError) as error:
+            pa.to_executorch(edge, arenas)
+        assert str(error.value) == (
+            f"{method}: expected an arena that holds buffer 'state', as at its export, but found "
+            f"none; pass the arenas of that export: to_executorch(edge, exported.arenas)"
+        )
+
+
+def test_entry_point_refuses() -> None:
+    with pytest.raises(pa.ArenaError) as error:
+        pa.EntryPoint(Counter().forward, torch.ones(2, 2))  # type: ignore[arg-type]
+    assert str(error.value) == (
+        "entry point: expected args as a tuple but found Tensor; for one argument write (x,)"
+    )
+
+
+def test_a_root_inside_another_root() -> None:
+    module = Nested()
+    entries = {
+        "step": pa.EntryPoint(module.step, (torch.ones(2, 2),)),
+        "left": pa.EntryPoint(module.left, (torch.ones(2, 2),)),
+        "reset": pa.EntryPoint(module.right.reset),
+    }
+    exported = pa.export(entries, [pa.Arena("s", ["left.state", "right.state"])])
+    assert [buffer.name for buffer in exported.arenas[0].buffers] == ["left.state", "right.state"]
+    session = _run(exported)
+    for _ in range(2):
+        _same(session.execute("step", (torch.ones(2, 2),)), module.step(torch.ones(2, 2)))
+        _same(session.execute("left", (torch.ones(2, 2),)), module.left(torch.ones(2, 2)))
+        session.execute("reset", ())
+        module.right.reset()
+
+
+def test_f14_assigned_parameter_is_refused() -> None:
+    class Assigning(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.p = nn.Parameter(torch.zeros(2))
+
+        def step(self, x: Tensor) -> Tensor:
+            self.p = nn.Parameter(self.p + x, requires_grad=False)
+            return x * 1
+
+    with pytest.raises(pa.ArenaError) as error:
+        pa.export(_entries(Assigning(), step=(X,)))
+    assert str(error.value) == (
+        "step: expected parameters to stay as they are but found that the method assigns 'p'; "
+        "state must be a buffer: register_buffer instead of a Parameter"
+    )
 
 
 def test_f14_mutated_parameter_is_refused() -> None:
@@ -333,7 +478,7 @@ def test_initial_values_are_those_at_the_export() -> None:
     _same(_run(exported).execute("get", ()), torch.full((2, 2), 5.0))
 
 
-@pytest.mark.parametrize("outer", ["grad", "no_grad", "inference_mode"])
+@pytest.mark.parametrize("outer", ["grad", "no_grad"])
 def test_grad_mode_of_the_caller_does_not_matter(outer: str) -> None:
     class Trained(nn.Module):
         def __init__(self) -> None:
@@ -352,7 +497,7 @@ def test_grad_mode_of_the_caller_does_not_matter(outer: str) -> None:
             return self.a * 1
 
     module = Trained()
-    modes = {"grad": torch.enable_grad, "no_grad": torch.no_grad, "inference_mode": torch.no_grad}
+    modes = {"grad": torch.enable_grad, "no_grad": torch.no_grad}
     with modes[outer]():
         exported = pa.export(_entries(module, forward=(X,), decorated=(X,)), [pa.Arena("s", ["a"])])
         session = _run(exported)

@@ -12,6 +12,7 @@ namespace nb = nanobind;
 
 namespace pte_arenas {
 
+using executorch::extension::arenas::ArenaTable;
 using executorch::extension::arenas::Finding;
 using executorch::extension::arenas::LoadedMethod;
 using executorch::runtime::Error;
@@ -39,10 +40,37 @@ struct ProgramOverBytes {
 };
 
 [[noreturn]] void raise_load_error(Error error, const Finding& finding) {
-  if (error == Error::InvalidProgram && finding.path[0] != '\0') {
+  if (finding.path[0] != '\0') {
     raise_invalid_program(finding);
   }
   raise_runtime_error("load_program", error);
+}
+
+[[noreturn]] void raise_session_error(Error error, const Finding& finding) {
+  const std::string sentence =
+      std::string(finding.path) + ": " + finding.message;
+  if (finding.path[0] == '\0') {
+    raise_runtime_error("session", error);
+  }
+  if (error == Error::MemoryAllocationFailed) {
+    raise_memory_error(sentence);
+  }
+  if (error == Error::NotSupported) {
+    raise_runtime_error(sentence);
+  }
+  raise_invalid_program(finding);
+}
+
+[[noreturn]] void raise_method_error(const ArenaTable& table,
+                                     const std::string& name, Error error) {
+  const Result<size_t> index = table.find_method(name);
+  if (error == Error::InvalidProgram && index.ok()) {
+    raise_invalid_program(
+        "execution_plan[" + std::to_string(*index) + "]",
+        std::string("expected a method that ExecuTorch accepts but it found ") +
+            executorch::runtime::to_string(error));
+  }
+  raise_runtime_error(name + ": loading", error);
 }
 
 /// Which step of a call failed.
@@ -65,7 +93,7 @@ Failure run(LoadedMethod& method, const Signature& signature,
   if (error != Error::Ok) {
     return {"execution", error};
   }
-  return {"copying the outputs", outputs->take(method.method())};
+  return {"copying the outputs", outputs->take(signature, method.method())};
 }
 
 }  // namespace
@@ -114,36 +142,69 @@ nb::object ProgramHandle::metadata(const std::string& method) const {
 }
 
 std::shared_ptr<SessionHandle> ProgramHandle::session() const {
+  Finding finding;
   Error error = Error::Ok;
   std::unique_ptr<SessionHandle::Session> session;
   {
     const nb::gil_scoped_release no_gil;
-    auto created = SessionHandle::Session::create(program_);
+    auto created = SessionHandle::Session::create(program_, {}, &finding);
     error = created.error();
     session = created.ok() ? std::move(*created) : nullptr;
   }
   if (error != Error::Ok) {
-    raise_runtime_error("session", error);
+    raise_session_error(error, finding);
   }
   return std::make_shared<SessionHandle>(std::move(session));
 }
 
-MethodHandle SessionHandle::load_method(const std::string& name) {
+Result<LoadedMethod*> SessionHandle::load_locked(const std::string& name) {
+  if (LoadedMethod* const loaded = session_->loaded_method(name)) {
+    return loaded;
+  }
+  Result<LoadedMethod*> method = session_->load_method(name);
+  if (method.ok()) {
+    take_over_inputs((*method)->method());
+  }
+  return method;
+}
+
+SessionHandle::SharedSignature SessionHandle::load(const std::string& name) {
+  const ArenaTable& table = session_->program()->table();
+  const auto known = signatures_.find(name);
+  SharedSignature signature =
+      known == signatures_.end() ? nullptr : known->second;
   Error error = Error::Ok;
-  std::shared_ptr<const Signature> signature;
   {
     const nb::gil_scoped_release no_gil;
     const std::lock_guard<std::mutex> lock(mutex_);
-    const Result<LoadedMethod*> method = session_->load_method(name);
+    const Result<LoadedMethod*> method = load_locked(name);
     error = method.error();
-    if (method.ok()) {
-      signature = std::make_shared<const Signature>(**method);
+    if (method.ok() && signature == nullptr) {
+      signature = std::make_shared<const Signature>(**method, table);
     }
   }
   if (error != Error::Ok) {
-    raise_runtime_error(name + ": loading", error);
+    raise_method_error(table, name, error);
   }
-  return MethodHandle(shared_from_this(), std::move(signature));
+  return signatures_.try_emplace(name, std::move(signature)).first->second;
+}
+
+MethodHandle SessionHandle::load_method(const std::string& name) {
+  return MethodHandle(shared_from_this(), load(name));
+}
+
+std::vector<std::string> SessionHandle::loaded_methods() {
+  const nb::gil_scoped_release no_gil;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const ArenaTable& table = session_->program()->table();
+  std::vector<std::string> names;
+  for (size_t m = 0; m < table.num_methods(); ++m) {
+    std::string name(table.method_name(m));
+    if (session_->loaded_method(name) != nullptr) {
+      names.push_back(std::move(name));
+    }
+  }
+  return names;
 }
 
 void SessionHandle::unload_method(const std::string& name) {
@@ -173,39 +234,59 @@ void SessionHandle::reset(std::optional<std::string_view> arena,
   }
 }
 
-nb::object MethodHandle::metadata() const {
-  return metadata_of(session_->session_->program(), name());
+nb::list SessionHandle::execute(const std::string& name, nb::handle inputs) {
+  const auto known = signatures_.find(name);
+  const SharedSignature signature =
+      known == signatures_.end() ? load(name) : known->second;
+  return execute(*signature, inputs, IfUnloaded::Load);
 }
 
-nb::list MethodHandle::execute(nb::handle values) {
-  const Inputs inputs(*signature_, values);
+nb::list SessionHandle::execute(const Signature& signature, nb::handle values,
+                                IfUnloaded if_unloaded) {
+  const Inputs inputs(signature, values);
   Outputs outputs;
+  Error load_error = Error::Ok;
   Failure failure{"", Error::Ok};
   bool is_loaded = true;
   {
     const nb::gil_scoped_release no_gil;
-    const std::lock_guard<std::mutex> lock(session_->mutex_);
-    SessionHandle::Session& session = *session_->session_;
-    if (method_ == nullptr || num_unloads_ != session.num_unloads()) {
-      method_ = session.loaded_method(signature_->method);
-      num_unloads_ = session.num_unloads();
+    const std::lock_guard<std::mutex> lock(mutex_);
+    LoadedMethod* method = session_->loaded_method(signature.method);
+    if (method == nullptr && if_unloaded == IfUnloaded::Load) {
+      const Result<LoadedMethod*> loaded = load_locked(signature.method);
+      load_error = loaded.error();
+      method = loaded.ok() ? *loaded : nullptr;
     }
-    is_loaded = method_ != nullptr;
+    is_loaded = method != nullptr;
     if (is_loaded) {
-      const auto use = session.use();
-      failure = use.ok() ? run(*method_, *signature_, inputs, &outputs)
+      const auto use = session_->use();
+      failure = use.ok() ? run(*method, signature, inputs, &outputs)
                          : Failure{"execution", Error::InvalidState};
     }
   }
+  if (load_error != Error::Ok) {
+    raise_method_error(session_->program()->table(), signature.method,
+                       load_error);
+  }
   if (!is_loaded) {
-    raise_wrong_use(name() +
+    raise_wrong_use(signature.method +
                     ": expected a loaded method but found that it was "
                     "unloaded: load it again with load_method");
   }
   if (failure.error != Error::Ok) {
-    raise_runtime_error(name() + ": " + failure.step, failure.error);
+    raise_runtime_error(signature.method + ": " + failure.step, failure.error);
   }
+  outputs.write_back(inputs);
   return outputs.to_python();
+}
+
+nb::object MethodHandle::metadata() const {
+  return metadata_of(session_->session_->program(), name());
+}
+
+nb::list MethodHandle::execute(nb::handle inputs) {
+  return session_->execute(*signature_, inputs,
+                           SessionHandle::IfUnloaded::Refuse);
 }
 
 }  // namespace pte_arenas

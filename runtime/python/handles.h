@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "signature.h"
@@ -60,6 +61,13 @@ class SessionHandle final : public std::enable_shared_from_this<SessionHandle> {
 
   MethodHandle load_method(const std::string& name);
   void unload_method(const std::string& name);
+
+  /// Runs a method, and loads it if need be; nothing can unload it in between.
+  nanobind::list execute(const std::string& name, nanobind::handle inputs);
+
+  /// Names of the methods that are loaded, in the order of the file.
+  std::vector<std::string> loaded_methods();
+
   void reset(std::optional<std::string_view> arena,
              std::optional<std::string_view> slot);
 
@@ -69,8 +77,24 @@ class SessionHandle final : public std::enable_shared_from_this<SessionHandle> {
  private:
   friend class MethodHandle;
 
+  using SharedSignature = std::shared_ptr<const Signature>;
+  using LoadedMethod = executorch::extension::arenas::LoadedMethod;
+
+  /// What to do with a method that is not loaded.
+  enum class IfUnloaded : uint8_t { Load, Refuse };
+
+  SharedSignature load(const std::string& name);
+  nanobind::list execute(const Signature& signature, nanobind::handle inputs,
+                         IfUnloaded if_unloaded);
+
+  /// With the mutex.
+  executorch::runtime::Result<LoadedMethod*> load_locked(
+      const std::string& name);
+
   std::unique_ptr<Session> session_;
   std::mutex mutex_;
+  /// Of each method that was ever loaded, by its name. Used with the GIL.
+  std::unordered_map<std::string, SharedSignature> signatures_;
 };
 
 /**
@@ -92,9 +116,6 @@ class MethodHandle final {
  private:
   std::shared_ptr<SessionHandle> session_;
   std::shared_ptr<const Signature> signature_;
-  // Where the method was when it was last looked up.
-  executorch::extension::arenas::LoadedMethod* method_ = nullptr;
-  uint64_t num_unloads_ = 0;
 };
 
 }  // namespace pte_arenas

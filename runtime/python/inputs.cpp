@@ -99,6 +99,27 @@ bool is_empty(const dlpack::Tensor& tensor) {
   return false;
 }
 
+bool is_true(const nb::object& object) { return object.is(nb::bool_(true)); }
+
+/// What keeps torch from changing a tensor in place, and what to do; or null.
+const char* why_not_writable(nb::handle value, const dlpack::Tensor& tensor) {
+  for (int32_t d = 0; tensor.strides != nullptr && d < tensor.ndim; ++d) {
+    if (tensor.strides[d] == 0 && tensor.shape[d] > 1) {
+      return "expanded memory: pass its clone()";
+    }
+  }
+  const nb::module_ torch = nb::module_::import_("torch");
+  if (is_true(value.attr("requires_grad")) && is_true(value.attr("is_leaf")) &&
+      is_true(torch.attr("is_grad_enabled")())) {
+    return "a leaf that requires grad: call it in torch.no_grad()";
+  }
+  if (is_true(value.attr("is_inference")()) &&
+      !is_true(torch.attr("is_inference_mode_enabled")())) {
+    return "an inference tensor: call it in torch.inference_mode()";
+  }
+  return nullptr;
+}
+
 nb::tuple as_tuple(const Signature& signature, nb::handle values) {
   const std::string expected = signature.method + ": expected a sequence of " +
                                inputs_in_words(signature.inputs.size());
@@ -153,6 +174,9 @@ void Inputs::take_tensor(size_t index, nb::handle value) {
     refuse(index, value);
   }
   check_shape(index, value, given);
+  if (type.is_mutated) {
+    check_writable(index, value, given);
+  }
   Tensor& taken = tensor(index);
   for (int32_t d = 0; d < given.ndim; ++d) {
     taken.sizes[d] = static_cast<int32_t>(given.shape[d]);
@@ -192,6 +216,24 @@ void Inputs::check_shape(size_t index, nb::handle value,
   if (!fits) {
     refuse(index, value);
   }
+}
+
+void Inputs::check_writable(size_t index, nb::handle value,
+                            const dlpack::Tensor& tensor) const {
+  const char* const found = why_not_writable(value, tensor);
+  if (found != nullptr) {
+    raise_value_error(signature_.method + ": input " + std::to_string(index) +
+                      ": expected a tensor that can be changed in place, as "
+                      "the method does, but found " +
+                      found);
+  }
+}
+
+void Inputs::write_back(size_t index, nb::handle elements) const {
+  // Detached, it has the same memory and the same count of changes.
+  nb::handle(PyTuple_GET_ITEM(values_.ptr(), index))
+      .attr("detach")()
+      .attr("copy_")(elements);
 }
 
 void Inputs::refuse(size_t index, nb::handle value) const {

@@ -37,6 +37,9 @@ class Inputs final {
   /// Sets every input of the loaded method.
   executorch::runtime::Error set(Method& method) const;
 
+  /// Changes the caller's tensor, as eager code in place would. With the GIL.
+  void write_back(size_t index, nanobind::handle elements) const;
+
  private:
   static constexpr size_t kMaxRank = 16;
   static constexpr size_t kInlineCount = 4;
@@ -50,6 +53,8 @@ class Inputs final {
   void take_tensor(size_t index, nanobind::handle value);
   void check_shape(size_t index, nanobind::handle value,
                    const dlpack::Tensor& tensor) const;
+  void check_writable(size_t index, nanobind::handle value,
+                      const dlpack::Tensor& tensor) const;
   [[noreturn]] void refuse(size_t index, nanobind::handle value) const;
   Tensor& tensor(size_t index) { return more_ ? more_[index] : inline_[index]; }
   const Tensor& tensor(size_t index) const {

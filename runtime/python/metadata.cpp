@@ -49,17 +49,30 @@ std::string dtype_name(const TensorView& tensor) {
   return name == nullptr ? std::to_string(code) : name;
 }
 
+size_t index_below(size_t count, nb::handle value, const std::string& where) {
+  if (!PyIndex_Check(value.ptr())) {
+    raise_type_error(where + ": expected an index but found " +
+                     found_in_words(value));
+  }
+  const Py_ssize_t index = PyNumber_AsSsize_t(value.ptr(), nullptr);
+  if (index == -1 && PyErr_Occurred()) {
+    throw nb::python_error();
+  }
+  if (index < 0 || static_cast<size_t>(index) >= count) {
+    raise_index_error(where + ": expected an index in [0, " +
+                      std::to_string(count) + ") but found " + repr_of(value));
+  }
+  return static_cast<size_t>(index);
+}
+
 /// Checks an index and a tag before the tensor is looked at.
 template <typename TagOf, typename InfoOf>
-TensorView tensor_at(const MethodView& method, const char* what, size_t index,
-                     size_t count, TagOf tag_of, InfoOf info_of) {
-  const std::string where = std::string(method.meta.name()) + ": " + what + " ";
-  if (index >= count) {
-    throw nb::index_error((where + "expected an index below " +
-                           std::to_string(count) + " but found " +
-                           std::to_string(index))
-                              .c_str());
-  }
+TensorView tensor_at(const MethodView& method, const std::string& what,
+                     nb::handle value, size_t count, TagOf tag_of,
+                     InfoOf info_of) {
+  const std::string name = method.meta.name();
+  const size_t index = index_below(count, value, name + ": " + what + "s");
+  const std::string where = name + ": " + what + " ";
   const Result<Tag> tag = tag_of(index);
   if (!tag.ok() || *tag != Tag::Tensor) {
     raise_type_error(where + std::to_string(index) +
@@ -72,21 +85,21 @@ TensorView tensor_at(const MethodView& method, const char* what, size_t index,
   return {method.program, *info};
 }
 
-TensorView input_at(const MethodView& method, size_t index) {
+TensorView input_at(const MethodView& method, nb::handle index) {
   return tensor_at(
       method, "input", index, method.meta.num_inputs(),
       [&](size_t i) { return method.meta.input_tag(i); },
       [&](size_t i) { return method.meta.input_tensor_meta(i); });
 }
 
-TensorView output_at(const MethodView& method, size_t index) {
+TensorView output_at(const MethodView& method, nb::handle index) {
   return tensor_at(
       method, "output", index, method.meta.num_outputs(),
       [&](size_t i) { return method.meta.output_tag(i); },
       [&](size_t i) { return method.meta.output_tensor_meta(i); });
 }
 
-TensorView attribute_at(const MethodView& method, size_t index) {
+TensorView attribute_at(const MethodView& method, nb::handle index) {
   return tensor_at(
       method, "attribute", index, method.meta.num_attributes(),
       [](size_t) -> Result<Tag> { return Tag::Tensor; },
@@ -155,10 +168,13 @@ void define_metadata(nb::module_& module) {
           [](const MethodView& method) { return method.meta.num_attributes(); },
           "Number of named tensors.")
       .def("input_tensor_meta", &input_at, nb::arg("index"),
+           nb::sig("def input_tensor_meta(self, index: int) -> TensorInfo"),
            "The tensor at one place of the inputs.")
       .def("output_tensor_meta", &output_at, nb::arg("index"),
+           nb::sig("def output_tensor_meta(self, index: int) -> TensorInfo"),
            "The tensor at one place of the outputs.")
       .def("attribute_tensor_meta", &attribute_at, nb::arg("index"),
+           nb::sig("def attribute_tensor_meta(self, index: int) -> TensorInfo"),
            "One of the named tensors.")
       .def("__repr__", [](const MethodView& method) { return repr(method); });
 }

@@ -44,6 +44,16 @@ NB_MODULE(_C, module) {
            "Loads a method, unless it is loaded.")
       .def("unload_method", &SessionHandle::unload_method, nb::arg("name"),
            "Frees a method and the memory that is its own.")
+      .def("execute",
+           nb::overload_cast<const std::string&, nb::handle>(
+               &SessionHandle::execute),
+           nb::arg("name"), nb::arg("inputs"),
+           nb::sig("def execute(self, name: str, inputs: "
+                   "collections.abc.Sequence[typing.Any]) -> "
+                   "list[typing.Any]"),
+           "Runs a method, and loads it if need be.")
+      .def("loaded_methods", &SessionHandle::loaded_methods,
+           "Names of the loaded methods, in the order of the file.")
       .def("reset", &SessionHandle::reset, nb::arg("arena") = nb::none(),
            nb::arg("slot") = nb::none(), "Gives initial values again.")
       .def("slot_tensor", &SessionHandle::slot_tensor, nb::arg("arena"),

@@ -1,5 +1,7 @@
 #include "outputs.h"
 
+#include <executorch/extension/arenas/zeroed_memory.h>
+
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -27,6 +29,10 @@ constexpr size_t round_up(size_t size) {
 
 constexpr size_t kDataOffset = round_up(sizeof(TensorBlock));
 
+// Kernels may read an output that they wrote, and beyond its end.
+constexpr size_t kReadableBehind =
+    executorch::extension::arenas::ZeroedMemory::kReadableBehind;
+
 void delete_block(dlpack::ManagedTensor* managed) {
   std::free(managed->context);
 }
@@ -48,11 +54,11 @@ void TensorBlock::Delete::operator()(TensorBlock* block) const {
 }
 
 TensorBlock::Owner TensorBlock::allocate(size_t nbytes) {
-  if (nbytes > SIZE_MAX - kDataOffset - kAlignment) {
+  if (nbytes > SIZE_MAX - kDataOffset - kReadableBehind - kAlignment) {
     return nullptr;
   }
-  void* const memory =
-      std::aligned_alloc(kAlignment, kDataOffset + round_up(nbytes));
+  void* const memory = std::aligned_alloc(
+      kAlignment, kDataOffset + round_up(nbytes + kReadableBehind));
   if (memory == nullptr) {
     return nullptr;
   }
@@ -103,7 +109,7 @@ Error Outputs::place(const Signature& signature, Method& method) {
   return Error::Ok;
 }
 
-Error Outputs::take(const Method& method) {
+Error Outputs::take(const Signature& signature, const Method& method) {
   for (size_t i = 0; i < values_.size(); ++i) {
     const EValue& value = method.get_output(i);
     auto* const placed = std::get_if<TensorBlock::Owner>(&values_[i].content);
@@ -112,6 +118,13 @@ Error Outputs::take(const Method& method) {
       (*placed)->describe(value.toTensor());
     } else {
       ET_CHECK_OK_OR_RETURN_ERROR(copy(value, &values_[i]));
+    }
+  }
+  for (size_t i = 0; i < signature.inputs.size(); ++i) {
+    if (signature.inputs[i].is_mutated) {
+      mutated_.emplace_back(i, Value());
+      ET_CHECK_OK_OR_RETURN_ERROR(
+          copy(input_value(method, i), &mutated_.back().second));
     }
   }
   return Error::Ok;
@@ -188,6 +201,12 @@ Error Outputs::copy(const EValue& value, Value* copied) {
     return Error::NotSupported;
   }
   return Error::Ok;
+}
+
+void Outputs::write_back(const Inputs& inputs) {
+  for (auto& [index, value] : mutated_) {
+    inputs.write_back(index, to_python(value));
+  }
 }
 
 nb::list Outputs::to_python() {

@@ -6,10 +6,12 @@
 
 #include <cstddef>
 #include <memory>
+#include <utility>
 #include <variant>
 #include <vector>
 
 #include "dlpack.h"
+#include "inputs.h"
 #include "signature.h"
 
 namespace pte_arenas {
@@ -38,18 +40,22 @@ struct TensorBlock {
 
 /**
  * The outputs of one call, owned apart from the session.
- *
- * Only `to_python()` needs the GIL.
  */
 class Outputs final {
  public:
   /// Gives the method memory for the outputs that it has none for.
   executorch::runtime::Error place(const Signature& signature, Method& method);
 
-  /// Copies what the method gave after it was executed.
-  executorch::runtime::Error take(const Method& method);
+  /// Copies what the method gave and the inputs that it changed, after it was
+  /// executed.
+  executorch::runtime::Error take(const Signature& signature,
+                                  const Method& method);
 
-  /// A Python list. Empties this object.
+  /// Changes the caller's tensors where the method changed its inputs. With the
+  /// GIL.
+  void write_back(const Inputs& inputs);
+
+  /// A Python list. With the GIL. Empties this object.
   nanobind::list to_python();
 
  private:
@@ -67,6 +73,8 @@ class Outputs final {
   static nanobind::object to_python(Value& value);
 
   List values_;
+  /// New values of inputs, by their index.
+  std::vector<std::pair<size_t, Value>> mutated_;
 };
 
 }  // namespace pte_arenas

@@ -22,6 +22,12 @@ void raise_invalid_program(
   raise("InvalidProgramError", nb::str(finding.path), nb::str(finding.message));
 }
 
+void raise_invalid_program(const std::string& where,
+                           const std::string& message) {
+  raise("InvalidProgramError", nb::str(where.c_str(), where.size()),
+        nb::str(message.c_str(), message.size()));
+}
+
 void raise_wrong_use(const std::string& message) {
   raise("ArenaError", nb::str(message.c_str(), message.size()));
 }
@@ -34,11 +40,23 @@ void raise_type_error(const std::string& message) {
   throw nb::type_error(message.c_str());
 }
 
-void raise_runtime_error(const std::string& what,
-                         executorch::runtime::Error error) {
-  const std::string message = what + " failed with " + name_of(error);
+void raise_index_error(const std::string& message) {
+  throw nb::index_error(message.c_str());
+}
+
+void raise_memory_error(const std::string& message) {
+  PyErr_SetString(PyExc_MemoryError, message.c_str());
+  throw nb::python_error();
+}
+
+void raise_runtime_error(const std::string& message) {
   PyErr_SetString(PyExc_RuntimeError, message.c_str());
   throw nb::python_error();
+}
+
+void raise_runtime_error(const std::string& what,
+                         executorch::runtime::Error error) {
+  raise_runtime_error(what + " failed with " + name_of(error));
 }
 
 std::string name_of(executorch::runtime::Error error) {

@@ -17,11 +17,19 @@ namespace pte_arenas {
 [[noreturn]] void raise_invalid_program(
     const executorch::extension::arenas::Finding& finding);
 
+[[noreturn]] void raise_invalid_program(const std::string& where,
+                                        const std::string& message);
+
 /// pte_arenas.ArenaError
 [[noreturn]] void raise_wrong_use(const std::string& message);
 
 [[noreturn]] void raise_value_error(const std::string& message);
 [[noreturn]] void raise_type_error(const std::string& message);
+[[noreturn]] void raise_index_error(const std::string& message);
+[[noreturn]] void raise_memory_error(const std::string& message);
+
+/// RuntimeError with a sentence of its own.
+[[noreturn]] void raise_runtime_error(const std::string& message);
 
 /**
  * RuntimeError for an error of ExecuTorch, with its name and code.

@@ -13,7 +13,6 @@ namespace pte_arenas {
 
 using executorch::aten::TensorShapeDynamism;
 using executorch::extension::arenas::internal::element_type;
-using executorch::runtime::Error;
 using executorch::runtime::EValue;
 
 namespace {
@@ -48,9 +47,12 @@ Scalar scalar_of(const EValue& value) {
 InputType input_type(const Method& method, size_t index) {
   InputType type;
   const EValue& value = input_value(method, index);
-  const auto meta = method.method_meta().input_tensor_meta(index);
-  if (!value.isTensor() || !meta.ok()) {
+  if (!value.isTensor()) {
     type.exported = scalar_of(value);
+    return type;
+  }
+  const auto meta = method.method_meta().input_tensor_meta(index);
+  if (!meta.ok()) {
     return type;
   }
   type.is_tensor = true;
@@ -115,10 +117,11 @@ const EValue& input_value(const Method& method, size_t index) {
   return method.get_input(index);
 }
 
-/// `get_inputs()` leaves setting them to who gets them.
-Error take_over_inputs(Method& method) {
+void take_over_inputs(Method& method) {
+  // `get_inputs()` leaves setting them to who gets them. It fails only for a
+  // method that is not initialised, and execution then says so.
   std::vector<EValue> values(method.inputs_size());
-  return method.get_inputs(values.data(), values.size());
+  (void)method.get_inputs(values.data(), values.size());
 }
 #pragma GCC diagnostic pop
 
@@ -146,14 +149,16 @@ std::string InputType::in_words() const {
   }
 }
 
-Signature::Signature(executorch::extension::arenas::LoadedMethod& loaded_method)
+Signature::Signature(executorch::extension::arenas::LoadedMethod& loaded_method,
+                     const executorch::extension::arenas::ArenaTable& table)
     : method(loaded_method.name()) {
-  Method& loaded = loaded_method.method();
-  // Fails only for a method that is not initialised, and execution then says
-  // so.
-  (void)take_over_inputs(loaded);
+  const Method& loaded = loaded_method.method();
+  const auto index = table.find_method(method);
   for (size_t i = 0; i < loaded.inputs_size(); ++i) {
     inputs.push_back(input_type(loaded, i));
+    InputType& type = inputs.back();
+    type.is_mutated =
+        type.is_tensor && index.ok() && table.mutates_input(*index, i);
   }
   for (size_t i = 0; i < loaded.outputs_size(); ++i) {
     outputs.push_back(output_type(loaded, i));

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <executorch/extension/arenas/arena_table.h>
 #include <executorch/extension/arenas/loaded_method.h>
 #include <executorch/runtime/core/evalue.h>
 
@@ -39,6 +40,8 @@ struct InputType {
   std::vector<uint8_t> dim_order;
   /// Whether the program has memory for it, which the elements are copied to.
   bool is_planned = false;
+  /// Whether the method changes it, as eager code would change the caller's.
+  bool is_mutated = false;
 
   /// `float32 of sizes (1, 512)`, `None` or `the int 3 that ...`. Needs the
   /// GIL.
@@ -54,20 +57,22 @@ struct OutputType {
   size_t capacity = 0;
 };
 
-/**
- * What a method takes and gives; made each time that it is loaded.
- *
- * The method then takes its inputs for set: they are written where they go, by
- * `Inputs::set()`, because the checks of `Method::set_input()` are made before.
- */
+/// What a method takes and gives, which the program alone decides.
 struct Signature {
   std::string method;
   std::vector<InputType> inputs;
   std::vector<OutputType> outputs;
 
-  explicit Signature(
-      executorch::extension::arenas::LoadedMethod& loaded_method);
+  Signature(executorch::extension::arenas::LoadedMethod& loaded_method,
+            const executorch::extension::arenas::ArenaTable& table);
 };
+
+/**
+ * Makes a method that was just loaded take its inputs for set: they are written
+ * where they go, by `Inputs::set()`, because the checks of
+ * `Method::set_input()` are made before.
+ */
+void take_over_inputs(Method& method);
 
 /// The value that holds an input of a loaded method.
 const executorch::runtime::EValue& input_value(const Method& method,

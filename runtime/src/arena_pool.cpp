@@ -2,24 +2,38 @@
 
 #include <functional>
 
+#include "message.h"
+
 namespace executorch {
 namespace extension {
 namespace ET_ARENAS_NAMESPACE {
 
+using internal::DeviceName;
+using internal::Name;
+using internal::refuse;
+using internal::write_path;
 using runtime::Error;
 using runtime::Result;
 
-Result<ArenaPool> ArenaPool::allocate(const ArenaTable& table) {
+Result<ArenaPool> ArenaPool::allocate(const ArenaTable& table,
+                                      Finding* finding) {
   ArenaPool pool;
   for (size_t a = 0; a < table.num_arenas(); ++a) {
     const ArenaInfo arena = table.arena(a);
     if (!arena.device.is_cpu()) {
+      write_path(finding, "arenas[", uint64_t{a}, "].device_type");
+      (void)refuse(finding, "expected an arena on cpu but found ",
+                   DeviceName{static_cast<int>(arena.device.type()),
+                              static_cast<int>(arena.device.index())});
       return Error::NotSupported;
     }
     Result<ZeroedMemory> memory =
         ZeroedMemory::allocate(arena.size, arena.alignment);
     if (!memory.ok()) {
-      return memory.error();
+      write_path(finding, "arenas[", uint64_t{a}, "].size");
+      (void)refuse(finding, "expected memory for ", uint64_t{arena.size},
+                   " bytes of arena ", Name{arena.name}, " but found none");
+      return Error::MemoryAllocationFailed;
     }
     pool.memory_.push_back(std::move(*memory));
     pool.spans_.push_back(pool.memory_.back().span());

@@ -14,7 +14,10 @@ namespace extension {
 namespace ET_ARENAS_NAMESPACE {
 
 using internal::ProgramLoader;
+using internal::refuse;
+using internal::write_path;
 using runtime::DataLoader;
+using runtime::Error;
 using runtime::FreeableBuffer;
 using runtime::Result;
 using runtime::Span;
@@ -48,6 +51,17 @@ Result<FreeableBuffer> load_program_bytes(const DataLoader& file,
     return size.error();
   }
   return load_head(file, *size);
+}
+
+/// Says that the file is refused, unless the system could not serve it.
+Error refuse_program(Error error, Finding* finding) {
+  if (error != Error::MemoryAllocationFailed && error != Error::AccessFailed) {
+    write_path(finding, "program");
+    (void)refuse(finding,
+                 "expected a program that ExecuTorch accepts but it found ",
+                 runtime::to_string(error));
+  }
+  return error;
 }
 
 template <typename Loader>
@@ -89,7 +103,7 @@ Result<SharedProgram> ArenaProgram::load(std::unique_ptr<DataLoader> file,
       std::make_unique<ProgramLoader>(std::move(file), std::move(*bytes));
   Result<Program> program = Program::load(loader.get(), verification);
   if (!program.ok()) {
-    return program.error();
+    return refuse_program(program.error(), finding);
   }
   return SharedProgram(
       new ArenaProgram(std::move(loader), std::move(*program), *table));

@@ -170,6 +170,11 @@ Result<size_t> ArenaTable::find_method(std::string_view name) const {
   return Error::NotFound;
 }
 
+bool ArenaTable::mutates_input(size_t method, size_t input) const {
+  const PlanReader plan = ProgramReader(program_).plan(method);
+  return input < plan.num_inputs() && plan.is_mutated(plan.input(input));
+}
+
 size_t ArenaTable::num_planned_buffers(size_t method) const {
   const size_t entries =
       ProgramReader(program_).plan(method).num_buffer_sizes();

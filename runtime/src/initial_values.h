@@ -2,6 +2,7 @@
 
 #include <executorch/extension/arenas/arena_pool.h>
 #include <executorch/extension/arenas/arena_table.h>
+#include <executorch/extension/arenas/finding.h>
 #include <executorch/extension/arenas/namespace.h>
 #include <executorch/runtime/core/data_loader.h>
 #include <executorch/runtime/core/error.h>
@@ -20,7 +21,8 @@ class InitialValues final {
       : table_(table), file_(file) {}
 
   /// Fills a pool that holds zeros; leaves the pages of zero slots untouched.
-  runtime::Error write(const ArenaPool& pool) const;
+  /// Tells which value cannot be read in `finding` if that is not null.
+  runtime::Error write(const ArenaPool& pool, Finding* finding) const;
 
   /// Gives one arena its initial bytes again, those between slots included.
   runtime::Error reset(ArenaPool* pool, size_t arena) const;
@@ -30,9 +32,10 @@ class InitialValues final {
 
  private:
   /// Does nothing to a slot without an initial value.
-  runtime::Error write_slot(const ArenaPool& pool, size_t arena,
-                            size_t slot) const;
-  runtime::Error write_arena(const ArenaPool& pool, size_t arena) const;
+  runtime::Error write_slot(const ArenaPool& pool, size_t arena, size_t slot,
+                            Finding* finding) const;
+  runtime::Error write_arena(const ArenaPool& pool, size_t arena,
+                             Finding* finding) const;
 
   const ArenaTable& table_;
   const runtime::DataLoader& file_;

@@ -31,12 +31,12 @@ Error allocate_private(const ArenaTable& table, size_t method,
       continue;
     }
     if (buffer.size > SIZE_MAX) {
-      return Error::InvalidProgram;
+      return Error::MemoryAllocationFailed;
     }
     Result<ZeroedMemory> block = ZeroedMemory::allocate(
         static_cast<size_t>(buffer.size), kPrivateAlignment);
     if (!block.ok()) {
-      return block.error();
+      return Error::MemoryAllocationFailed;
     }
     (*planned)[i] = block->span();
     memory->push_back(std::move(*block));

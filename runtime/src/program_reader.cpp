@@ -35,6 +35,27 @@ const Table* as(const void* table) {
   return static_cast<const Table*>(table);
 }
 
+bool is_in_place(std::string_view operator_name) {
+  const size_t size = operator_name.size();
+  return size > 1 && operator_name[size - 1] == '_' &&
+         operator_name[size - 2] != '_';  // unlike aten::__and__
+}
+
+/// No rule of docs/checks.md covers instructions, so indices may be wrong here.
+bool mutates(const wire::ExecutionPlan& plan,
+             const wire::Instruction& instruction, int32_t value) {
+  const wire::KernelCall* call = instruction.instr_args_as_KernelCall();
+  if (call == nullptr || size_of(call->args()) == 0 ||
+      call->args()->Get(0) != value || call->op_index() < 0 ||
+      static_cast<size_t>(call->op_index()) >= size_of(plan.operators())) {
+    return false;
+  }
+  return is_in_place(
+      text_of(plan.operators()
+                  ->Get(static_cast<flatbuffers::uoffset_t>(call->op_index()))
+                  ->name()));
+}
+
 }  // namespace
 
 ProgramReader ProgramReader::verify(runtime::Span<const uint8_t> program) {
@@ -263,6 +284,27 @@ void PlanReader::buffer_device(size_t memory_id, int* type, int* index) const {
 
 size_t PlanReader::num_values() const {
   return size_of(as<wire::ExecutionPlan>(table_)->values());
+}
+
+size_t PlanReader::num_inputs() const {
+  return size_of(as<wire::ExecutionPlan>(table_)->inputs());
+}
+
+int32_t PlanReader::input(size_t index) const {
+  return as<wire::ExecutionPlan>(table_)->inputs()->Get(index);
+}
+
+bool PlanReader::is_mutated(int32_t value) const {
+  const auto& plan = *as<wire::ExecutionPlan>(table_);
+  for (size_t c = 0; c < size_of(plan.chains()); ++c) {
+    const auto* instructions = plan.chains()->Get(c)->instructions();
+    for (size_t i = 0; i < size_of(instructions); ++i) {
+      if (mutates(plan, *instructions->Get(i), value)) {
+        return true;
+      }
+    }
+  }
+  return false;
 }
 
 PlannedTensorReader PlanReader::planned_tensor(size_t value) const {

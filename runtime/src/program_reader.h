@@ -108,6 +108,12 @@ class PlanReader : public TableReader {
   void buffer_device(size_t memory_id, int* type, int* index) const;
   size_t num_values() const;
   PlannedTensorReader planned_tensor(size_t value) const;
+  size_t num_inputs() const;
+  /// The value that an input is.
+  int32_t input(size_t index) const;
+  /// Whether an instruction mutates a value: calls an operator whose name ends
+  /// as those in place do (`aten::copy_`) with it as the first argument.
+  bool is_mutated(int32_t value) const;
 };
 
 /// Offsets relative to the first byte of the segments.

@@ -48,14 +48,16 @@ void* map_zero_pages(size_t size) {
 
 Result<ZeroedMemory> ZeroedMemory::allocate(size_t size, size_t alignment) {
   if (alignment == 0 || (alignment & (alignment - 1)) != 0 ||
-      size > SIZE_MAX - alignment) {
+      alignment > SIZE_MAX - kReadableBehind ||
+      size > SIZE_MAX - kReadableBehind - alignment) {
     return Error::InvalidArgument;
   }
+  const size_t readable_size = size + kReadableBehind;
 #ifdef ET_ARENAS_HAS_MMAP
   if (size >= kSmallestMapping) {
     // Mappings begin at a page; only a larger alignment needs more room.
     const size_t mapped_size =
-        alignment > page_size() ? size + alignment : size;
+        alignment > page_size() ? readable_size + alignment : readable_size;
     void* base = map_zero_pages(mapped_size);
     if (base == nullptr) {
       return Error::MemoryAllocationFailed;
@@ -63,7 +65,7 @@ Result<ZeroedMemory> ZeroedMemory::allocate(size_t size, size_t alignment) {
     return ZeroedMemory(align_up(base, alignment), size, base, mapped_size);
   }
 #endif
-  void* base = std::calloc(1, size + alignment);
+  void* base = std::calloc(1, readable_size + alignment);
   if (base == nullptr) {
     return Error::MemoryAllocationFailed;
   }

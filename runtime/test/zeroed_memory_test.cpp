@@ -34,14 +34,27 @@ TEST_P(ZeroedMemoryTest, IsAlignedAndZeroAndWritable) {
   EXPECT_TRUE(is_zero(bytes));
 }
 
+TEST_P(ZeroedMemoryTest, CanBeReadBehindItsEnd) {
+  const auto [size, alignment] = GetParam();
+  auto memory = ZeroedMemory::allocate(size, alignment);
+  ASSERT_TRUE(memory.ok());
+  const volatile uint8_t* const end = memory->span().data() + size;
+  for (size_t i = 0; i < ZeroedMemory::kReadableBehind; ++i) {
+    EXPECT_EQ(end[i], 0);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Sizes, ZeroedMemoryTest,
     ::testing::Values(std::pair<size_t, size_t>{0, 1},
                       std::pair<size_t, size_t>{1, 1},
                       std::pair<size_t, size_t>{3, 64},
                       std::pair<size_t, size_t>{100, 4096},
+                      std::pair<size_t, size_t>{4096, 4096},
+                      std::pair<size_t, size_t>{4096, 64},
                       std::pair<size_t, size_t>{65535, 64},
                       std::pair<size_t, size_t>{65536, 64},
+                      std::pair<size_t, size_t>{65536, 65536},
                       std::pair<size_t, size_t>{kMiB + 1, 4096},
                       std::pair<size_t, size_t>{kMiB, 2 * kMiB}));
 
@@ -81,7 +94,8 @@ TEST(ZeroedMemoryTest, MovesAndOutlivesWhatItWasMovedFrom) {
 TEST(ZeroedMemoryTest, RefusesWhatCannotBe) {
   EXPECT_EQ(ZeroedMemory::allocate(16, 0).error(), Error::InvalidArgument);
   EXPECT_EQ(ZeroedMemory::allocate(16, 12).error(), Error::InvalidArgument);
-  EXPECT_EQ(ZeroedMemory::allocate(SIZE_MAX - 63, 64).error(),
+  constexpr size_t kAround = 64 + ZeroedMemory::kReadableBehind;
+  EXPECT_EQ(ZeroedMemory::allocate(SIZE_MAX - kAround + 1, 64).error(),
             Error::InvalidArgument);
   EXPECT_EQ(ZeroedMemory::allocate(SIZE_MAX / 2, 64).error(),
             Error::MemoryAllocationFailed);

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pte_arenas.errors import ArenaError, InvalidProgramError
 
 if TYPE_CHECKING:
+    from pte_arenas.adopter import adopt
     from pte_arenas.checker import check
     from pte_arenas.declare import Arena, EntryPoint
     from pte_arenas.emitter import ArenaProgramManager, to_executorch
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
         ProgramLayout,
         SlotAccess,
     )
+    from pte_arenas.memory import MethodMemory, ProgramMemory
     from pte_arenas.read import read_layout
 
 # In the order of the flow. Imported on first use: the command line and the runtime must not wait
@@ -36,6 +38,9 @@ _HOME = {
     "SharedBuffer": "exporter",
     "to_executorch": "emitter",
     "ArenaProgramManager": "emitter",
+    "ProgramMemory": "memory",
+    "MethodMemory": "memory",
+    "adopt": "adopter",
     "read_layout": "read",
     "check": "checker",
     "ProgramLayout": "layout",
@@ -58,6 +63,9 @@ __all__ = [
     "SharedBuffer",
     "to_executorch",
     "ArenaProgramManager",
+    "ProgramMemory",
+    "MethodMemory",
+    "adopt",
     "read_layout",
     "check",
     "ProgramLayout",

@@ -26,6 +26,9 @@ class Assignments:
         self._method = method
         self._module = module
         self._before = {name: (each, dict(each._buffers)) for name, each in module.named_modules()}
+        self._parameters = {
+            name: (each, dict(each._parameters)) for name, each in module.named_modules()
+        }
 
     def write_back(self, result: Any) -> Any:
         """Writes assigned values into the old tensors and takes these back.
@@ -37,9 +40,10 @@ class Assignments:
             The result, with copies of tensors that share memory with an old one.
 
         Raises:
-            ArenaError: A buffer was deleted, has another dtype or shape, or two buffers are one
-                tensor now.
+            ArenaError: A parameter was assigned; or a buffer was deleted, has another dtype or
+                shape, or is one tensor with another buffer now.
         """
+        self._check_parameters()
         assigned = self._assigned()
         for module, before in self._before.values():
             module._buffers.update(before)
@@ -55,6 +59,17 @@ class Assignments:
         for old, new in values:
             old.copy_(new)
         return result
+
+    def _check_parameters(self) -> None:
+        for prefix, (module, before) in self._parameters.items():
+            for name, old in before.items():
+                if module._parameters.get(name) is not old:
+                    fqn = f"{prefix}.{name}" if prefix else name
+                    raise ArenaError(
+                        f"{self._method}: expected parameters to stay as they are but found that "
+                        f"the method assigns {fqn!r}; state must be a buffer: register_buffer "
+                        f"instead of a Parameter"
+                    )
 
     def _assigned(self) -> list[tuple[str, torch.Tensor, torch.Tensor]]:
         """Returns the names, old and new tensors of buffers that are other tensors now."""

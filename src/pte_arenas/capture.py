@@ -15,6 +15,7 @@ from torch.utils import _pytree as pytree
 from pte_arenas.assignments import Assignments
 from pte_arenas.declare import EntryPoint
 from pte_arenas.errors import ArenaError
+from pte_arenas.python_state import PythonState
 
 # The stock pass that lifts scalar constants writes them in the wrong order when a method has no
 # input (checked against ExecuTorch 1.5.1), so such a method gets this one until it is emitted.
@@ -49,7 +50,7 @@ class ModuleCopies:
             shell = self._memo[id(module)]
             for name, value in vars(module).items():
                 shell.__dict__[name] = self._copy(value)
-        self._before = {id(module): _visible_state(self.of(module)) for module in self._originals}
+        self._before = {id(module): PythonState(self.of(module)) for module in self._originals}
 
     def of(self, module: torch.nn.Module) -> torch.nn.Module:
         """Returns the copy of one of the modules."""
@@ -63,15 +64,13 @@ class ModuleCopies:
             ArenaError: The traced method changed an attribute that is not a registered buffer.
         """
         for prefix, module in root.named_modules():
-            before, after = self._before[id(module)], _visible_state(self.of(module))
-            for name in sorted(before.keys() | after.keys()):
-                if not _same(before.get(name, _ABSENT), after.get(name, _ABSENT)):
-                    attribute = f"{prefix}.{name}" if prefix else name
-                    raise ArenaError(
-                        f"{method}: expected state in registered buffers but found that the method "
-                        f"changes the attribute {attribute!r}, which export cannot see; make it a "
-                        f"tensor and register it with register_buffer({name!r}, ...) in __init__"
-                    )
+            for name in self._before[id(module)].changed(self.of(module)):
+                attribute = f"{prefix}.{name}" if prefix else name
+                raise ArenaError(
+                    f"{method}: expected state in registered buffers but found that the method "
+                    f"changes the attribute {attribute!r}, which export cannot see; make it a "
+                    f"tensor and register it with register_buffer({name!r}, ...) in __init__"
+                )
 
     def _share_tensors(self, module: torch.nn.Module) -> None:
         for parameter in module._parameters.values():
@@ -95,40 +94,6 @@ class ModuleCopies:
             return copy.deepcopy(value, self._memo)
         except Exception:  # noqa: BLE001  # a lock, a file: nothing that tracing could change
             return value
-
-
-_ABSENT = object()
-_BOOKKEEPING = frozenset({"_parameters", "_modules", "training"})
-
-
-def _visible_state(module: torch.nn.Module) -> dict[str, Any]:
-    """Attributes a method could keep state in, containers copied so that changes show."""
-    state: dict[str, Any] = {}
-    for name, value in vars(module).items():
-        if name == "_buffers":
-            state.update(value)
-        elif name not in _BOOKKEEPING and not name.endswith("_hooks"):
-            leaves, spec = pytree.tree_flatten(value)
-            state[name] = (tuple(leaves), spec)
-    return state
-
-
-def _same(before: Any, after: Any) -> bool:
-    if isinstance(before, tuple) and isinstance(after, tuple) and len(before) == 2 == len(after):
-        (old, old_spec), (new, new_spec) = before, after
-        return (
-            old_spec == new_spec
-            and len(old) == len(new)
-            and all(_same_leaf(*pair) for pair in zip(old, new, strict=True))
-        )
-    return _same_leaf(before, after)
-
-
-def _same_leaf(before: Any, after: Any) -> bool:
-    if before is after:
-        return True
-    plain = (int, float, complex, bool, str, bytes)
-    return isinstance(before, plain) and repr(before) == repr(after)  # NaN is unchanged, too
 
 
 @dataclass(frozen=True)

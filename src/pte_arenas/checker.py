@@ -7,7 +7,7 @@ import os
 from pte_arenas.read import read_layout
 
 
-def check(source: str | os.PathLike[str] | bytes) -> None:
+def check(source: str | os.PathLike[str] | bytes | bytearray | memoryview) -> None:
     """Checks that a program keeps every rule of docs/checks.md.
 
     Args:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pte_arenas.errors import InvalidProgramError
-from pte_arenas.rules.tensors import escaped
+from pte_arenas.errors import ArenaError, InvalidProgramError
+from pte_arenas.rules.tensors import LONGEST_LIST, escaped, quoted
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -63,6 +63,41 @@ def check(file: ProgramFile) -> None:
 
 
 @app.command()
+def adopt(
+    old: Annotated[Path, typer.Argument(metavar="OLD", help="A .pte file without arenas.")],
+    new: Annotated[Path, typer.Argument(metavar="NEW", help="The file to write.")],
+    memory_id: Annotated[int, typer.Option(help="The memory id that the methods share.")] = 2,
+    name: Annotated[str | None, typer.Option(help="Name of the arena.")] = None,
+    require_arenas: Annotated[
+        bool, typer.Option(help="Let runtimes without arenas refuse the new file.")
+    ] = True,
+) -> None:
+    """Make memory that the methods of a stock file share an arena."""
+    from pte_arenas.adopter import adopt as adopt_program  # noqa: PLC0415
+
+    with _one_sentence(old, new):
+        layout = adopt_program(old, new, memory_id, name=name, require_arenas=require_arenas)
+    (arena,) = layout.arenas
+    users = _count(sum(bool(method.bindings) for method in layout.methods), "method")
+    size, slots = _count(arena.size, "byte"), _count(len(arena.slots), "slot")
+    typer.echo(
+        f"{escaped(str(new))}: memory id {memory_id} of {users} is arena {quoted(arena.name)}, "
+        f"{size} with {slots}"
+    )
+    zeros = [quoted(slot.fqn) for slot in arena.slots if slot.nbytes and not slot.data_buffer_idx]
+    if zeros:
+        more = ", ..." if len(zeros) > LONGEST_LIST else ""
+        typer.echo(
+            "these slots start as zeros, since the file has no other values for them: "
+            f"{', '.join(zeros[:LONGEST_LIST])}{more}"
+        )
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
+@app.command()
 def demo() -> None:
     """Export a small stateful model, run it and compare it with PyTorch."""
     from pte_arenas.demo import run_demo  # noqa: PLC0415
@@ -90,13 +125,15 @@ def _print(text: Text) -> None:
 
 
 @contextmanager
-def _one_sentence(file: Path) -> Iterator[None]:
-    """Turns a bad or missing file into one sentence and exit status 1."""
+def _one_sentence(file: Path, written: Path | None = None) -> Iterator[None]:
+    """Turns a bad or missing file, or a wrong request, into one sentence and exit status 1."""
     try:
         yield
-    except InvalidProgramError as error:
+    except (ArenaError, InvalidProgramError) as error:
         reason = str(error)
     except OSError as error:
+        if written is not None and error.filename is not None and Path(error.filename) != file:
+            file = written
         reason = (error.strerror or str(error)).lower()
     else:
         return

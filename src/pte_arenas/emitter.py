@@ -3,30 +3,40 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import os
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-import torch
 from executorch.exir import EdgeProgramManager, ExecutorchBackendConfig, ExecutorchProgramManager
 from executorch.exir._serialize._cord import Cord
-from executorch.exir.schema import Buffer, Tensor
 
-from pte_arenas import _exir
+from pte_arenas import _exir, optional
+from pte_arenas.bind import Place, PlannedMethod
+from pte_arenas.declare import Arena
 from pte_arenas.errors import ArenaError
 from pte_arenas.exporter import SharedArena, SharedBuffer
+from pte_arenas.files import replacing
+from pte_arenas.initial import InitialValues, private_values
 from pte_arenas.layout import ArenaBinding, ArenaLayout, ArenaSlot
 from pte_arenas.lower import lower
-from pte_arenas.place import ArenaPlanning, Place, PlannedMethod
+from pte_arenas.memory import MethodMemory, ProgramMemory
+from pte_arenas.normalize import user_name
+from pte_arenas.place import ArenaPlanning
 from pte_arenas.plan import Block, plan_arena
 from pte_arenas.splice import splice_program
+from pte_arenas.unprepared import check_complete, check_not_swallowed, share_by_name
 
 
 class ArenaProgramManager(ExecutorchProgramManager):  # type: ignore[misc]  # untyped
-    """An `ExecutorchProgramManager` whose program has arenas."""
+    """An `ExecutorchProgramManager` whose program has arenas.
+
+    Attributes:
+        memory: How many bytes the program plans, and how many it would without sharing.
+    """
+
+    memory: ProgramMemory
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the program to a file; an existing file is replaced only by a complete one.
@@ -38,43 +48,69 @@ class ArenaProgramManager(ExecutorchProgramManager):  # type: ignore[misc]  # un
         target = Path(path)
         if target.suffix != ".pte":
             raise ArenaError(f"expected a path that ends with .pte but found {str(target)!r}")
-        sibling = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-        try:
-            with sibling.open("wb") as file:
-                self.write_to_file(file)
-            sibling.replace(target)
-        finally:
-            sibling.unlink(missing_ok=True)
+        with replacing(target) as sibling, sibling.open("wb") as file:
+            self.write_to_file(file)
 
 
 def to_executorch(
     edge: EdgeProgramManager,
-    arenas: Sequence[SharedArena] = (),
+    arenas: Sequence[SharedArena | Arena] = (),
     config: ExecutorchBackendConfig | None = None,
+    *,
+    require_arenas: bool = True,
+    in_place: bool = True,
 ) -> ArenaProgramManager:
     """Plans and emits a lowered program, as `edge.to_executorch(config)` does, with its arenas.
 
-    The file needs a runtime that knows arenas: others refuse to load its methods.
+    The file needs a runtime that knows arenas: others refuse to load its methods. With
+    `require_arenas=False` others load it too; docs/compatibility.md says when they are right.
 
     Args:
         edge: The lowered programs; left as they are.
-        arenas: `Exported.arenas` of the export that the programs come from.
+        arenas: `Exported.arenas` of the export that the programs come from; or declared arenas,
+            for programs exported in another way: there one name is one slot.
         config: As stock takes it; every memory planning pass works.
+        require_arenas: Whether other runtimes are to refuse the methods. False takes exactly one
+            arena, of state on the CPU, and memory id 2 for it.
+        in_place: Update state where it is instead of computing all of it anew and copying it
+            back, where the graph proves that nobody sees the difference. Such a file may use
+            kernels of this package's runtime library, but not if arenas are not required.
 
     Raises:
-        ArenaError: The arenas do not fit the programs, or exceed their capacity.
+        ArenaError: The arenas do not fit the programs, exceed their capacity, or cannot do without
+            a runtime that knows them.
     """
+    edge_programs = _exir.edge_programs(edge)
+    arenas = share_by_name(arenas, edge_programs)
+    check_complete(arenas, edge_programs)
+    check_not_swallowed(arenas, edge_programs)
+    if not require_arenas:
+        optional.check_arenas(arenas)
     config = config or ExecutorchBackendConfig()
     dim_order = _exir.uses_dim_order(edge)
     programs = {
-        name: lower(program, dim_order=dim_order)
-        for name, program in _exir.edge_programs(edge).items()
+        name: lower(program, dim_order=dim_order, in_place=in_place and require_arenas)
+        for name, program in edge_programs.items()
     }
     initial = InitialValues()
-    layouts, places = _lay_out(arenas, initial)
-    planning = ArenaPlanning(layouts, places, list(programs), sized=False)
+    private: Sequence[SharedArena] = ()
+    if not require_arenas:
+        private = optional.private_arenas(programs, arenas, config.memory_planning_pass)
+    all_arenas = [*arenas, *private]
+    layouts, places = _lay_out(all_arenas, initial)
+    planning = ArenaPlanning(
+        all_arenas, layouts, places, list(programs), sized=not require_arenas, in_place=in_place
+    )
+    if config.do_quant_fusion_and_const_prop:
+        programs = {
+            name: _exir.fold_constants(program, places.get(name, {}))
+            for name, program in programs.items()
+        }
     config = dataclasses.replace(
-        config, memory_planning_pass=planning.wrap(config.memory_planning_pass)
+        planning.wrap(config),
+        do_quant_fusion_and_const_prop=False,  # done, with live state
+        run_reinplace_pass=False,  # overwrites values that are still read; `in_place` does not
+        reinplace_extra_ops=None,
     )
 
     def make_manager(
@@ -84,8 +120,19 @@ def to_executorch(
         named_data: Any,
     ) -> ArenaProgramManager:
         planned = planning.finish()
+        layouts = planning.layouts[: len(arenas)]
+        if not require_arenas:
+            planned = optional.renumber(execution_programs, planned)
+        for program in execution_programs.values():
+            _exir.drop_mutated_inputs(program)
         output = _exir.emit(execution_programs, config_methods, config)
-        initial.add_to(output, _private_values(execution_programs, planned))
+        _restore_names(output)
+        initial.add_to(output, private_values(execution_programs, planned))
+        if not require_arenas:
+            optional.check_operators(output.program)
+            optional.add_initial_values(output.program, planning.layouts, planned)
+            planned = optional.without_private(planned)
+        memory = _memory(execution_programs, layouts, planned)
         serializer, cord, data = _exir.serialize(output, config, named_data)
         bindings = {name: method.bindings for name, method in planned.items()}
         manager = object.__new__(ArenaProgramManager)
@@ -99,6 +146,7 @@ def to_executorch(
             _tensor_data=data,
             _buffer=None,
             _etrecord=None,
+            memory=memory,
         )
         return manager
 
@@ -107,6 +155,30 @@ def to_executorch(
         warnings.filterwarnings("ignore", message="Mutation on a buffer in the model is detected")
         manager = _exir.to_executorch(_exir.with_programs(edge, programs), config, make_manager)
     return cast(ArenaProgramManager, manager)
+
+
+def _memory(
+    programs: Mapping[str, Any],
+    layouts: Sequence[ArenaLayout],
+    planned: Mapping[str, PlannedMethod],
+) -> ProgramMemory:
+    methods = {}
+    for name, method in planned.items():
+        sizes = programs[name].graph_module.meta["non_const_buffer_sizes"]
+        shared = sum(sizes[binding.memory_id] for binding in method.bindings)
+        methods[name] = MethodMemory(sum(sizes[1:]) - shared, method.unshared)
+    return ProgramMemory({layout.name: layout.size for layout in layouts}, methods)
+
+
+def _restore_names(output: Any) -> None:
+    """Gives buffers their names in the user's module back, wherever a file has names."""
+    for plan in output.program.execution_plan:
+        for value in plan.values:
+            info = getattr(value.val, "extra_tensor_info", None)
+            if info is not None and info.fully_qualified_name:
+                info.fully_qualified_name = user_name(info.fully_qualified_name)
+    for tag, names in (output.external_constant_map or {}).items():
+        output.external_constant_map[tag] = {user_name(name): i for name, i in names.items()}
 
 
 def _splice(
@@ -122,70 +194,6 @@ def _splice(
     for chunk in chunks:
         spliced.append(chunk)
     return spliced
-
-
-class InitialValues:
-    """The initial values of mutable buffers, each distinct one once; zeros are not stored."""
-
-    def __init__(self) -> None:
-        self._values: list[bytes] = [b""]  # index 0 means none
-        self._index: dict[bytes, int] = {}
-
-    def index(self, tensor: torch.Tensor) -> int:
-        """Returns the index of a contiguous tensor's bytes, 0 where all of them are zero."""
-        data = tensor.detach().reshape(-1).view(torch.uint8)
-        if not bool(data.any()):
-            return 0
-        value = data.numpy().tobytes()
-        key = hashlib.sha256(value).digest()
-        if key not in self._index:
-            self._index[key] = len(self._values)
-            self._values.append(value)
-        return self._index[key]
-
-    def add_to(self, output: Any, private: Iterable[tuple[str, int, int, torch.Tensor]]) -> None:
-        """Puts the values into emitted programs, and private buffers' indices into their tensors.
-
-        Args:
-            output: What stock emitted, with no initial values of mutable buffers.
-            private: Method, memory id, offset and values of each private mutable buffer.
-        """
-        plans = {plan.name: plan for plan in output.program.execution_plan}
-        for method, memory_id, offset, values in private:
-            index = self.index(values)
-            if index:
-                _tensor_at(plans[method].values, memory_id, offset).data_buffer_idx = index
-        if output.mutable_data is not None:
-            raise ArenaError(
-                "expected no other initial values in the program but found "
-                f"{len(output.mutable_data) - 1}"
-            )
-        if len(self._values) > 1:
-            output.mutable_data = [Buffer(storage=value) for value in self._values]
-
-
-def _tensor_at(values: Sequence[Any], memory_id: int, offset: int) -> Tensor:
-    """The first tensor at a place: inputs come first, so it is the buffer and not a view of it."""
-    for value in values:
-        tensor = value.val
-        if isinstance(tensor, Tensor) and tensor.allocation_info is not None:
-            at = tensor.allocation_info
-            if (at.memory_id, at.memory_offset_high << 32 | at.memory_offset_low) == (
-                memory_id,
-                offset,
-            ):
-                return tensor
-    raise AssertionError(f"expected a tensor at byte {offset} of memory id {memory_id}")
-
-
-def _private_values(
-    programs: Mapping[str, Any], planned: Mapping[str, PlannedMethod]
-) -> Iterator[tuple[str, int, int, torch.Tensor]]:
-    for method, plan in planned.items():
-        program = programs[method]
-        for name, (memory_id, offset) in plan.private.items():
-            values = program.state_dict.get(name, program.constants.get(name))
-            yield method, memory_id, offset, values.contiguous()
 
 
 def _lay_out(
@@ -214,6 +222,9 @@ def _lay_out(
                 name=arena.name,
                 size=plan.size,
                 alignment=arena.alignment,
+                lifetime=arena.lifetime,
+                device_type=arena.device_type,
+                device_index=arena.device_index,
                 slots=tuple(
                     _slot(buffer, offset, initial.index(buffer.values) if keep else 0)
                     for buffer, offset in zip(buffers, plan.offsets, strict=True)

@@ -13,7 +13,7 @@ from torch.export.graph_signature import InputKind, OutputKind
 
 from pte_arenas import normalize
 from pte_arenas.capture import ModuleCopies, Target, capture
-from pte_arenas.declare import Arena, EntryPoint, assign_buffers
+from pte_arenas.declare import Arena, EntryPoint, assign_buffers, check_declarations
 from pte_arenas.errors import ArenaError
 from pte_arenas.state import Buffer, Buffers
 
@@ -80,8 +80,7 @@ def export(entry_points: Mapping[str, EntryPoint | Any], arenas: Sequence[Arena]
     Raises:
         ArenaError: A declaration or a method cannot work; the message says what to do instead.
     """
-    if not entry_points:
-        raise ArenaError("expected at least one entry point but found none")
+    check_declarations(entry_points, arenas)
     entries = {
         name: entry if isinstance(entry, EntryPoint) else EntryPoint(entry)
         for name, entry in entry_points.items()
@@ -102,6 +101,7 @@ def export(entry_points: Mapping[str, EntryPoint | Any], arenas: Sequence[Arena]
     _warn_private(shared, declared, methods, buffers)
     state = mutated | {id(buffer) for buffer in declared.values()}
     for method in methods:
+        _check_aliases(method, roots, [buffer for buffer in buffers.all if id(buffer) in state])
         _normalize(method, buffers, state, {id(buffer) for buffer in declared.values()})
     return Exported(
         {method.name: method.program for method in methods},
@@ -175,6 +175,34 @@ def _warn_private(
         )
 
 
+def _check_aliases(method: _Method, roots: list[torch.nn.Module], state: list[Buffer]) -> None:
+    """Refuses state that is also reached through something export takes for constant."""
+    memory = {
+        tensor.untyped_storage().data_ptr(): buffer.name
+        for buffer in state
+        for tensor in (buffer.base, *buffer.tensors, buffer.values)
+        if tensor.numel()
+    }
+    for spec in method.program.graph_signature.input_specs:
+        constant = method.program.constants.get(spec.target or "")
+        if spec.kind is InputKind.CONSTANT_TENSOR and isinstance(constant, torch.Tensor):
+            name = memory.get(constant.untyped_storage().data_ptr())
+            if name is not None:
+                raise ArenaError(
+                    f"{method.name}: expected buffer {name!r} to be read through the module but "
+                    f"found it read through an attribute that is no registered buffer, a closure "
+                    f"or a hook, which export takes for a constant; use the buffer itself, or "
+                    f"register the attribute with register_buffer"
+                )
+    for name, parameter in roots[method.root].named_parameters():
+        shared = memory.get(parameter.untyped_storage().data_ptr())
+        if shared is not None:
+            raise ArenaError(
+                f"buffer {shared!r}: expected state with memory of its own but found that it "
+                f"shares memory with the parameter {name!r}; clone() one of the two"
+            )
+
+
 def _normalize(method: _Method, buffers: Buffers, state: set[int], declared: set[int]) -> None:
     """Makes the captured program functional and marks its state, in place."""
     for buffer in buffers.all:
@@ -191,18 +219,20 @@ def _normalize(method: _Method, buffers: Buffers, state: set[int], declared: set
         for spec in program.graph_signature.output_specs
         if spec.kind is OutputKind.BUFFER_MUTATION
     }
-    marked: set[str] = set()
+    marked: dict[str, bool] = {}
     for spec in program.graph_signature.input_specs:
         if spec.kind is not InputKind.BUFFER or spec.target is None:
             continue
         buffer = buffers.of(method.root, spec.target)
         if id(buffer) in declared or spec.target in mutated:
-            marked.add(spec.target)
+            marked[spec.target] = id(buffer) in declared
         if id(buffer) in state:
             values = program.state_dict if spec.target in program.state_dict else program.constants
             values[spec.target] = buffer.values
     method.renamed = normalize.rename_buffers(program)
-    normalize.mark_state(program, {method.renamed.get(name, name) for name in marked})
+    normalize.mark_state(
+        program, {method.renamed.get(name, name): shared for name, shared in marked.items()}
+    )
 
 
 def _slot(buffer: Buffer, methods: list[_Method], buffers: Buffers) -> SharedBuffer:

@@ -8,8 +8,8 @@ itself, and the copy goes away, where the order of the instructions proves that 
    that are placed in it, the last of which is the new value.
 2. Everything that reads an occupant, or a view of it, runs before the next occupant is computed.
    Only an operator that reads an element before it writes the same element (element-wise ones on
-   equal sizes and dtype, and scatters of this package into their first argument) may itself read the
-   occupant that it replaces.
+   equal sizes and dtype, and scatters of this package into their first argument) may itself read
+   the occupant that it replaces.
 3. No occupant, nor a view of one, is a result of the method, and none but operators with one output
    and delegates write one.
 4. No operator mutates the buffer in any other way.
@@ -117,7 +117,7 @@ def _drop(copy: Node) -> None:
 
 
 def _occupants(graph: _Graph, state: Node, copy: Node) -> list[Node]:
-    """Returns the nodes to place in a buffer, the last of which is its new value; none if unsafe."""
+    """Returns the nodes to place in a buffer, its new value last; none where that is unsafe."""
     last = graph.root[copy.args[1]]  # type: ignore[index]
     if graph.root.get(last) is state or not _can_hold(last, state):
         return []
@@ -252,4 +252,3 @@ def _view_source(node: Node) -> Node | None:
         source = node.args[0]
         return source if isinstance(source, Node) else None
     return None
-

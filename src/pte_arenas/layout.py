@@ -7,13 +7,13 @@ rule. The rules themselves are in `rules.py`.
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from typing import Annotated, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from pte_arenas.dtypes import DTYPES
 from pte_arenas.errors import ArenaError
+from pte_arenas.names import nearest
 from pte_arenas.rules import check_layout
 from pte_arenas.rules.tensors import quoted
 
@@ -128,6 +128,11 @@ class ArenaBinding(_Layout):
     accesses: tuple[SlotAccess, ...] = ()
     tensors: tuple[BoundTensor, ...] = ()
 
+    @property
+    def used_bytes(self) -> int:
+        """The byte after the last one that a tensor of the method takes in the arena."""
+        return max((tensor.offset + tensor.nbytes for tensor in self.tensors), default=0)
+
 
 class PlannedBuffer(_Layout):
     """One planned buffer of a method, in the order of memory ids; the first has memory id 1.
@@ -204,14 +209,27 @@ class ProgramLayout(_Layout):
 
     @property
     def unshared_bytes(self) -> int:
-        """Bytes that it would plan if each method had its own copy of the arenas it binds."""
+        """Bytes that it would plan if each method had its own copy of the arenas it binds.
+
+        Of a scratch arena a method needs as much less than the largest one as its tensors end
+        before those of that.
+        """
         own = sum(method.planned_bytes for method in self.methods)
-        bindings = (binding for method in self.methods for binding in method.bindings)
-        return own + sum(self.arenas[binding.arena].size for binding in bindings)
+        bindings = [binding for method in self.methods for binding in method.bindings]
+        used: dict[int, list[int]] = {}
+        for binding in bindings:
+            used.setdefault(binding.arena, []).append(binding.used_bytes)
+        for index, ends in used.items():
+            arena = self.arenas[index]
+            own += len(ends) * arena.size
+            if arena.lifetime == "scratch":
+                own -= sum(max(ends) - end for end in ends)
+        return own
 
 
 def _named(kind: str, name: str, known: dict[str, _T]) -> _T:
     if name not in known:
-        nearest = ", ".join(map(quoted, get_close_matches(name, known, cutoff=0))) or "none"
-        raise ArenaError(f"expected a known {kind} but found {quoted(name)}; nearest: {nearest}")
+        raise ArenaError(
+            f"expected a known {kind} but found {quoted(name)}; {nearest(name, known)}"
+        )
     return known[name]

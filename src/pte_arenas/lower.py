@@ -82,6 +82,20 @@ def lower(program: ExportedProgram, *, dim_order: bool, in_place: bool) -> Expor
     )
 
 
+def shared_buffers(program: ExportedProgram) -> list[str]:
+    """Returns the names of the buffers that an arena held when a program was exported."""
+    signature = program.graph_signature
+    names = []
+    for node in program.graph.nodes:
+        if node.op != "call_function" or not any(node.args[1:2]):
+            continue
+        if node.target in _READS:
+            names.append(signature.inputs_to_buffers[node.args[0].name])
+        elif node.target in _WRITES and node.name in signature.buffers_to_mutate:
+            names.append(signature.buffers_to_mutate[node.name])
+    return names
+
+
 def _copy_module(module: GraphModule) -> GraphModule:
     """Copies a graph and those of its branches; tensors and lowered delegates are shared."""
     copied = GraphModule(module, _copy_graph(module.graph))
@@ -113,7 +127,9 @@ def _drop_inputs(graph: torch.fx.Graph, signature: ExportGraphSignature) -> None
         node = nodes[spec.arg.name]
         untouched = spec.kind is InputKind.BUFFER and not node.users
         written = spec.target in signature.buffers_to_mutate.values()
-        if spec.arg.name == NO_INPUT or (untouched and not written):
+        # Stock planning fails on a method that does nothing and has no input of any kind.
+        nothing_else = len(signature.input_specs) == 1 and node.next.op == "output"
+        if spec.arg.name == NO_INPUT or (untouched and not written and not nothing_else):
             graph.erase_node(node)
             signature.input_specs.remove(spec)
 

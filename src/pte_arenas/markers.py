@@ -3,7 +3,7 @@
 Between a buffer and its readers, and between a new value and the buffer that takes it, they are
 opaque to partitioners, constant folding and the removal of copies: no delegate takes live state for
 a constant, and each buffer's new value is a node of its own. They exist from `export` to
-`to_executorch`, which takes them out.
+`to_executorch`, which takes them out. `shared` says that an arena holds the buffer.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any
 import torch
 
 _LIBRARY: Any = torch.library.Library("pte_arenas", "DEF")  # type: ignore[no-untyped-call]
-_LIBRARY.define("read(Tensor state) -> Tensor")
-_LIBRARY.define("write(Tensor value) -> Tensor")
+_LIBRARY.define("read(Tensor state, bool shared=False) -> Tensor")
+_LIBRARY.define("write(Tensor value, bool shared=False) -> Tensor")
 
 
-def _identity(tensor: torch.Tensor) -> torch.Tensor:
+def _identity(tensor: torch.Tensor, shared: bool = False) -> torch.Tensor:
     return tensor.clone()
 
 

@@ -8,7 +8,7 @@ it. Each function here removes one such cause.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 import torch
@@ -22,6 +22,7 @@ from pte_arenas.state import Buffer
 from pte_arenas.views import View, view_steps
 
 _aten = torch.ops.aten
+_RENAMED = ".pte_arenas_renamed"
 _SCALAR_FILLS = (_aten.fill_.Scalar, _aten.zero_.default)
 _WHOLE_WRITES = (
     _aten.copy_.default,
@@ -209,8 +210,13 @@ def drop_clones(program: ExportedProgram) -> None:
     program.graph_module.recompile()
 
 
-def mark_state(program: ExportedProgram, names: Collection[str]) -> None:
-    """Puts the markers of `markers.py` around the named buffers of a functional graph, in place."""
+def mark_state(program: ExportedProgram, names: Mapping[str, bool]) -> None:
+    """Puts the markers of `markers.py` around buffers of a functional graph, in place.
+
+    Args:
+        program: The method.
+        names: The buffers to mark, and whether an arena holds them.
+    """
     graph, signature = program.graph, program.graph_signature
     placeholders = {node.name: node for node in graph.nodes if node.op == "placeholder"}
     for spec in signature.input_specs:
@@ -218,7 +224,7 @@ def mark_state(program: ExportedProgram, names: Collection[str]) -> None:
             state = placeholders[spec.arg.name]
             readers = list(state.users)
             with graph.inserting_before(_first_call(graph)):
-                read = _call(READ, state)
+                read = _call(READ, state, names[spec.target])
             for reader in readers:
                 reader.replace_input_with(state, read)
     output = graph.output_node()
@@ -227,12 +233,14 @@ def mark_state(program: ExportedProgram, names: Collection[str]) -> None:
         if result.kind is OutputKind.BUFFER_MUTATION and result.target in names:
             with graph.inserting_before(output):
                 value = results[index]
+                shared = names[result.target]
                 if value.target is WRITE and value.meta["val"].is_contiguous():
+                    value.args = (value.args[0], shared)
                     continue
                 if not value.meta["val"].is_contiguous():
                     contiguous = torch.contiguous_format
                     value = _call(_aten.clone.default, value, memory_format=contiguous)
-                results[index] = _call(WRITE, value)
+                results[index] = _call(WRITE, value, shared)
     output.args = (tuple(results),)
     for node, result in zip(results, signature.output_specs, strict=True):
         if isinstance(node, Node) and isinstance(result.arg, TensorArgument):
@@ -245,7 +253,8 @@ def rename_buffers(program: ExportedProgram) -> dict[str, str]:
     """Gives another name to every buffer that is named like an input, in place.
 
     Stock lowering finds the target of a write by a name that may be either's. A dotted name is
-    never an input's; `x.buffer` is free since a module with a buffer `x` has no submodule `x`.
+    never an input's; a module with a buffer `x` has no submodule `x`, so that the name is free.
+    `user_name` gives the old name back.
 
     Returns:
         The new names by the old.
@@ -255,7 +264,7 @@ def rename_buffers(program: ExportedProgram) -> dict[str, str]:
     renamed: dict[str, str] = {}
     for spec in signature.input_specs:
         if spec.kind is InputKind.BUFFER and spec.target in inputs:
-            renamed[spec.target] = spec.target = f"{spec.target}.buffer"
+            renamed[spec.target] = spec.target = spec.target + _RENAMED
     for result in signature.output_specs:
         if result.kind is OutputKind.BUFFER_MUTATION:
             result.target = renamed.get(result.target, result.target)
@@ -264,6 +273,11 @@ def rename_buffers(program: ExportedProgram) -> dict[str, str]:
             if old in values:
                 values[new] = values.pop(old)
     return renamed
+
+
+def user_name(name: str) -> str:
+    """Returns the name that a buffer has in the user's module."""
+    return name.removesuffix(_RENAMED)
 
 
 def _written(module: torch.fx.GraphModule) -> Iterator[Node]:

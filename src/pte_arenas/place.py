@@ -1,139 +1,178 @@
-"""Gives shared buffers their places, around whatever memory planning pass the user has."""
+"""Gives shared buffers their places, around whatever memory planning pass the user has.
+
+To the user's pass the buffers of arenas look constant, so it plans as if they were not there; what
+it keeps of earlier programs is kept from it. When all methods are planned, each arena that a method
+uses gets a memory id behind the method's own (`bind.py`).
+"""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from executorch.exir import ExecutorchBackendConfig
+from executorch.exir.tensor import TensorSpec
 from torch.export.graph_signature import ExportGraphSignature
 from torch.fx import GraphModule, Node
+from torch.utils import _pytree as pytree
 
 from pte_arenas._exir import fresh_planning_pass
-from pte_arenas.layout import AccessMode, ArenaBinding, ArenaLayout, SlotAccess
+from pte_arenas.bind import Place, PlannedMethod, Run, bind, divide, fit
+from pte_arenas.devices import check_on_cpu, check_users, use_on_device
+from pte_arenas.errors import ArenaError
+from pte_arenas.exporter import SharedArena
+from pte_arenas.inplace import place_new_values
+from pte_arenas.layout import AccessMode, ArenaLayout
 
-
-@dataclass(frozen=True)
-class Place:
-    """Where a buffer lies: arena and slot by index, offset in bytes."""
-
-    arena: int
-    slot: int
-    offset: int
-
-
-@dataclass
-class PlannedMethod:
-    """What planning one method found out.
-
-    Attributes:
-        bindings: Its bindings, in the order of the arenas.
-        private: Memory id and offset of each of its own mutable buffers by name.
-    """
-
-    bindings: tuple[ArenaBinding, ...] = ()
-    private: dict[str, tuple[int, int]] = field(default_factory=dict)
-
-
-@dataclass
-class _Run:
-    """One method between the planning of all methods and the end."""
-
-    method: str
-    module: GraphModule
-    slots: dict[Place, tuple[Any, AccessMode]]
-    private: dict[str, Any]
+_WRITE = torch.ops.aten.copy_.default
 
 
 class ArenaPlanning:
     """The placements of one program while it is planned.
 
     Args:
-        arenas: The layout of every arena.
+        arenas: Every arena.
+        layouts: The layout of every arena.
         places: By method and name of a buffer in it, the place of the buffer.
         methods: The methods in the order in which they are planned.
         sized: Whether a bound memory id keeps the arena's size in the file, so that runtimes that
             know no arenas can load it.
+        in_place: Whether new state may be computed where the state is.
+
+    Attributes:
+        layouts: The layouts; after `finish` with the sizes of scratch arenas, and with the padding
+            that delegates need behind the last slot.
     """
 
     def __init__(
         self,
-        arenas: Sequence[ArenaLayout],
+        arenas: Sequence[SharedArena],
+        layouts: Sequence[ArenaLayout],
         places: Mapping[str, Mapping[str, Place]],
         methods: Sequence[str],
         *,
         sized: bool,
+        in_place: bool,
     ) -> None:
-        self._arenas = arenas
+        self.layouts = list(layouts)
+        self._arenas = [shared.arena for shared in arenas]
+        self._in_place = in_place
         self._places = places
         self._methods = list(methods)
         self._sized = sized
-        self._runs: list[_Run] = []
+        self._plans_devices = True
+        self._runs: list[Run] = []
 
-    def wrap(self, planning_pass: Any) -> Any:
-        """Returns planning passes that also place shared buffers; the user's stay as they are."""
-        if not isinstance(planning_pass, dict):
-            return _ArenaPlanningPass(fresh_planning_pass(planning_pass), self)
+    def wrap(self, config: ExecutorchBackendConfig) -> ExecutorchBackendConfig:
+        """Returns a configuration whose planning passes also place shared buffers.
+
+        The user's configuration and passes stay as they are.
+
+        Raises:
+            ArenaError: An arena is on a device, and memory on devices is not planned.
+        """
+        self._plans_devices = config.enable_non_cpu_memory_planning
+        for layout in self.layouts:
+            if layout.device_type != "cpu" and not self._plans_devices:
+                raise ArenaError(
+                    f"arena {layout.name!r}: expected enable_non_cpu_memory_planning=True for an "
+                    f"arena on {layout.device_type} but found False, which keeps all memory on the "
+                    f"CPU"
+                )
+        passes = config.memory_planning_pass
         wrapped: dict[int, _ArenaPlanningPass] = {}
-        for each in planning_pass.values():
-            if id(each) not in wrapped:
-                wrapped[id(each)] = _ArenaPlanningPass(fresh_planning_pass(each), self)
-        return {method: wrapped[id(each)] for method, each in planning_pass.items()}
+
+        def wrap(planning_pass: Any) -> _ArenaPlanningPass:
+            key = id(planning_pass)
+            if key not in wrapped:
+                wrapped[key] = _ArenaPlanningPass(fresh_planning_pass(planning_pass), self)
+            return wrapped[key]
+
+        if isinstance(passes, dict):
+            # Stock plans a method that is not in the dict with a pass that knows no arenas.
+            rest = dict.fromkeys(self._methods, ExecutorchBackendConfig().memory_planning_pass)
+            planning: Any = {method: wrap(each) for method, each in {**rest, **passes}.items()}
+        else:
+            planning = wrap(passes)
+        return dataclasses.replace(config, memory_planning_pass=planning)
 
     def run(self, planning_pass: Any, module: GraphModule, signature: Any) -> Any:
         """Plans one method: shared buffers look constant to the user's pass."""
         method = self._methods[len(self._runs)]
-        places = self._places.get(method, {})
-        slots: dict[Place, tuple[Any, AccessMode]] = {}
-        private: dict[str, Any] = {}
-        for node in module.graph.nodes:
-            fqn = _buffer_name(node, signature)
-            if fqn is None:
-                continue
-            node.meta.pop("et_init_buffer", None)  # initial values are emitted by this package
-            if fqn in places:
-                slots[places[fqn]] = (node.meta["spec"], _access(node))
-            elif fqn in signature.buffers_to_mutate.values():
-                private[fqn] = node.meta["spec"]
-        for spec, _ in slots.values():
+        run = Run(method, module)
+        states = self._states(run, signature)
+        modes = {node: _access(node) for node in states}
+        self._use_devices(states)
+        placed = place_new_values(module, states) if self._in_place else {}
+        self._check_devices(method, states, signature)
+        _forget_unused_results(module)
+        for node, place in states.items():
+            run.slots[place] = ([node.meta["spec"], *placed.get(node, ())], modes[node])
+        hidden = [spec for specs, _ in run.slots.values() for spec in specs]
+        for spec in hidden:
             spec.const = True
         result = (
             planning_pass.run(module, signature)
             if hasattr(planning_pass, "run")
             else planning_pass(module)
         )
-        for spec, _ in slots.values():
+        for spec in hidden:
             spec.const = False
-        self._runs.append(_Run(method, result.graph_module, slots, private))
+            spec.mem_id = spec.mem_offset = None  # a pass may give ids to constants as well
+        run.module = result.graph_module
+        if any(self.layouts[place.arena].device_type != "cpu" for place in states.values()):
+            run.module.meta.setdefault("non_const_buffer_device", [])
+        self._runs.append(run)
         return result
 
-    def finish(self) -> dict[str, PlannedMethod]:
-        """Gives each arena a memory id in each method that uses it, behind the method's own."""
-        return {run.method: self._bind(run) for run in self._runs}
+    def _states(self, run: Run, signature: ExportGraphSignature) -> dict[Node, Place]:
+        """The placeholders of shared buffers; notes a method's own mutable buffers in the run."""
+        places = self._places.get(run.method, {})
+        states: dict[Node, Place] = {}
+        for node in run.module.graph.nodes:
+            fqn = _buffer_name(node, signature)
+            if fqn is None:
+                continue
+            node.meta.pop("et_init_buffer", None)  # initial values are emitted by this package
+            if fqn in places:
+                node.meta.pop("constant_tag", None)  # not a constant, whatever this method does
+                states[node] = places[fqn]
+            elif fqn in signature.buffers_to_mutate.values():
+                run.private[fqn] = node.meta["spec"]
+        return states
 
-    def _bind(self, run: _Run) -> PlannedMethod:
-        # Extended in place: the program that is emitted has the same list in another module.
-        sizes: list[int] = run.module.meta["non_const_buffer_sizes"]
-        bindings = []
-        for index in sorted({place.arena for place in run.slots}):
-            memory_id = len(sizes)
-            sizes.append(self._arenas[index].size if self._sized else 0)
-            accesses = []
-            for place, (spec, mode) in run.slots.items():
-                if place.arena == index:
-                    spec.mem_id, spec.mem_offset = memory_id, place.offset
-                    accesses.append(SlotAccess(slot=place.slot, mode=mode))
-            accesses.sort(key=lambda access: access.slot)
-            bindings.append(
-                ArenaBinding(memory_id=memory_id, arena=index, accesses=tuple(accesses))
-            )
-        private = {
-            name: (spec.mem_id, spec.mem_offset)
-            for name, spec in run.private.items()
-            if spec.mem_id is not None and spec.mem_offset is not None
-        }
-        return PlannedMethod(tuple(bindings), private)
+    def _use_devices(self, states: Mapping[Node, Place]) -> None:
+        for node, place in states.items():
+            arena = self.layouts[place.arena]
+            if arena.device_type != "cpu":
+                use_on_device(node, arena)
+
+    def _check_devices(
+        self, method: str, states: Mapping[Node, Place], signature: ExportGraphSignature
+    ) -> None:
+        for node, place in states.items():
+            arena, fqn = self.layouts[place.arena], signature.inputs_to_buffers[node.name]
+            if arena.device_type == "cpu":
+                if self._plans_devices:
+                    check_on_cpu(method, fqn, node, arena)
+            else:
+                check_users(method, fqn, node, arena)
+
+    def finish(self) -> dict[str, PlannedMethod]:
+        """Gives each arena a memory id in each method that uses it, behind the method's own.
+
+        Raises:
+            ArenaError: The arenas take more than their capacity.
+        """
+        for run in self._runs:
+            divide(run, self.layouts)
+        self.layouts = [
+            fit(index, layout, self._arenas[index], self._runs)
+            for index, layout in enumerate(self.layouts)
+        ]
+        return {run.method: bind(run, self.layouts, sized=self._sized) for run in self._runs}
 
 
 class _ArenaPlanningPass:
@@ -158,6 +197,18 @@ def _buffer_name(node: Node, signature: ExportGraphSignature) -> str | None:
     return signature.inputs_to_buffers.get(node.name)
 
 
+def _forget_unused_results(module: GraphModule) -> None:
+    """Keeps a planner from giving memory to what a write of state returns, which is the state."""
+    for node in module.graph.nodes:
+        if node.target is _WRITE and node.args[0].op == "placeholder":
+            node.meta["spec"] = node.args[0].meta["spec"]
+    *nodes, output = module.graph.nodes
+    used = {id(spec) for node in nodes for spec in pytree.tree_leaves(node.meta.get("spec"))}
+    for spec in pytree.tree_leaves(output.meta["spec"]):
+        if id(spec) not in used and isinstance(spec, TensorSpec):
+            spec.const = True
+
+
 def _access(node: Node) -> AccessMode:
     writes = [user for user in node.users if _writes_to(user, node)]
     if not writes:
@@ -167,4 +218,4 @@ def _access(node: Node) -> AccessMode:
 
 
 def _writes_to(user: Node, state: Node) -> bool:
-    return user.target is torch.ops.aten.copy_.default and user.args[0] is state
+    return user.target is _WRITE and user.args[0] is state

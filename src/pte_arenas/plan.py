@@ -18,6 +18,9 @@ from pte_arenas.errors import ArenaError
 SLOT_ALIGNMENT = 16
 """Alignment of each slot in bytes, where the arena itself has it."""
 
+XNNPACK_PADDING = 64
+"""Bytes behind the last tensor of a buffer that XNNPACK may read; exir's planner adds as many."""
+
 
 @dataclass(frozen=True, slots=True)
 class Block:

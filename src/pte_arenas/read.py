@@ -10,7 +10,6 @@ from __future__ import annotations
 import mmap
 import os
 from collections import defaultdict
-from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -30,14 +29,13 @@ from pte_arenas.layout import (
     ProgramLayout,
     SlotAccess,
 )
+from pte_arenas.planned import numbers, read_tensor, tensors_in
 from pte_arenas.rules import check_layout
 from pte_arenas.runtime import _C
 from pte_arenas.wire.ArenaLifetime import ArenaLifetime
 from pte_arenas.wire.DeviceType import DeviceType as WireDeviceType
-from pte_arenas.wire.KernelTypes import KernelTypes
 from pte_arenas.wire.Program import Program
 from pte_arenas.wire.SlotAccessMode import SlotAccessMode
-from pte_arenas.wire.Tensor import Tensor
 
 _LIFETIMES: dict[int, Lifetime] = {
     ArenaLifetime.STATE: "state",
@@ -52,7 +50,9 @@ _DEVICES: dict[int, DeviceType] = {WireDeviceType.CPU: "cpu", WireDeviceType.CUD
 _DTYPES: dict[int, str] = {code: dtype.name for code, dtype in DTYPES_BY_CODE.items()}
 
 
-def read_layout(source: str | os.PathLike[str] | bytes) -> ProgramLayout:
+def read_layout(
+    source: str | os.PathLike[str] | bytes | bytearray | memoryview,
+) -> ProgramLayout:
     """Reads and checks the memory layout of a program.
 
     Only the program's tables are read, not its weights. A program without arenas has a layout too:
@@ -65,7 +65,13 @@ def read_layout(source: str | os.PathLike[str] | bytes) -> ProgramLayout:
         InvalidProgramError: The program breaks a rule of docs/checks.md.
         OSError: The file cannot be read.
     """
-    data = source if isinstance(source, bytes) else _mapped(Path(source))
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        return layout_of(bytes(source))  # no copy of bytes
+    return layout_of(mapped(Path(source)))
+
+
+def layout_of(data: bytes | mmap.mmap) -> ProgramLayout:
+    """Reads and checks the memory layout in the bytes of a program; see `read_layout`."""
     _C.verify(data)
     program = Program.GetRootAs(memoryview(data))
     layout = _read_program(program)
@@ -73,7 +79,8 @@ def read_layout(source: str | os.PathLike[str] | bytes) -> ProgramLayout:
     return layout
 
 
-def _mapped(path: Path) -> bytes | mmap.mmap:
+def mapped(path: Path) -> bytes | mmap.mmap:
+    """Gives the bytes of a file, read when they are needed."""
     with path.open("rb") as file:
         if os.fstat(file.fileno()).st_size == 0:  # mmap refuses an empty file.
             return b""
@@ -115,7 +122,7 @@ def _read_initial_data(program: Any) -> InitialData | None:
     if data.SegmentIndex() >= program.SegmentsLength():
         return None
     size = program.Segments(data.SegmentIndex()).Size()
-    return InitialData.model_construct(size=size, offsets=_numbers(data.OffsetsAsNumpy()))
+    return InitialData.model_construct(size=size, offsets=numbers(data.OffsetsAsNumpy()))
 
 
 def _read_arena(arena: Any) -> ArenaLayout:
@@ -136,8 +143,8 @@ def _read_slot(slot: Any) -> ArenaSlot:
     return ArenaSlot.model_construct(
         fqn=_text(slot.FullyQualifiedName()),
         dtype=_DTYPES.get(scalar_type, scalar_type),
-        sizes=_numbers(slot.SizesAsNumpy()),
-        dim_order=_numbers(slot.DimOrderAsNumpy()),
+        sizes=numbers(slot.SizesAsNumpy()),
+        dim_order=numbers(slot.DimOrderAsNumpy()),
         offset=slot.Offset(),
         nbytes=slot.Nbytes(),
         data_buffer_idx=slot.DataBufferIdx(),
@@ -191,39 +198,10 @@ def _read_binding(binding: Any, tensors: tuple[BoundTensor, ...]) -> ArenaBindin
 
 def _read_tensors(plan: Any, bound: set[int]) -> dict[int, tuple[BoundTensor, ...]]:
     """The plan's tensors in bound memory, by memory id."""
-    if not bound:
-        return {}
     tensors: dict[int, list[BoundTensor]] = defaultdict(list)
-    for v in range(plan.ValuesLength()):
-        value = plan.Values(v)
-        union = value.Val() if value.ValType() == KernelTypes.Tensor else None
-        if union is None:
-            continue
-        tensor = Tensor()
-        tensor.Init(union.Bytes, union.Pos)
-        allocation = tensor.AllocationInfo()
-        if allocation is not None and (memory_id := allocation.MemoryId()) in bound:
-            tensors[memory_id].append(_read_tensor(v, tensor, allocation))
+    for planned in tensors_in(plan, bound):
+        tensors[planned.memory_id].append(read_tensor(planned))
     return {memory_id: tuple(found) for memory_id, found in tensors.items()}
-
-
-def _read_tensor(value: int, tensor: Any, allocation: Any) -> BoundTensor:
-    scalar_type = tensor.ScalarType()
-    sizes = _numbers(tensor.SizesAsNumpy())
-    dtype = DTYPES_BY_CODE.get(scalar_type)
-    return BoundTensor.model_construct(
-        value=value,
-        dtype=dtype.name if dtype else scalar_type,
-        sizes=sizes,
-        offset=allocation.MemoryOffsetHigh() << 32 | allocation.MemoryOffsetLow(),
-        nbytes=prod(sizes, start=dtype.width) if dtype else 0,
-        data_buffer_idx=tensor.DataBufferIdx(),
-    )
-
-
-def _numbers(vector: Any) -> tuple[int, ...]:
-    """A vector of scalars; the generated readers give 0 for an absent one."""
-    return () if isinstance(vector, int) else tuple(vector.tolist())
 
 
 def _text(raw: bytes | None) -> str:

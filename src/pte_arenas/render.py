@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
-from pte_arenas.layout import ArenaLayout, ArenaSlot, MethodLayout, ProgramLayout
+from pte_arenas.layout import ArenaLayout, MethodLayout, ProgramLayout
 from pte_arenas.rules.tensors import escaped
 
 BAR_WIDTH = 32
@@ -29,6 +29,8 @@ def draw_layout(layout: ProgramLayout, title: str) -> Text:
     lines = [_summary(layout, title)]
     for a, arena in enumerate(layout.arenas):
         lines += [Text(), _arena_line(a, arena), *_slot_lines(arena, _accesses(layout, a))]
+        if arena.lifetime == "scratch":
+            lines += _use_lines(layout, a)
     if layout.methods:
         lines += [Text(), Text("methods, with the bytes of their own"), *_method_lines(layout)]
     return Text("\n").join(lines)
@@ -57,20 +59,38 @@ def _slot_lines(arena: ArenaLayout, accesses: Sequence[str]) -> list[Text]:
     columns = [
         _left([escaped(slot.fqn) for slot in arena.slots]),
         [f"[{slot.offset:{width},}, {slot.end:{width},})" for slot in arena.slots],
-        [draw_bar(slot, arena.size) for slot in arena.slots],
+        [draw_bar(slot.offset, slot.end, arena.size) for slot in arena.slots],
         _left([f"{slot.dtype} {list(slot.sizes)}" for slot in arena.slots]),
         accesses,
     ]
     return _rows(columns)
 
 
-def draw_bar(slot: ArenaSlot, size: int) -> str:
-    """Draws where a slot lies in an arena of `size` bytes; one with bytes always shows."""
-    if slot.nbytes == 0:
+def _use_lines(layout: ProgramLayout, arena: int) -> list[Text]:
+    """How much of a scratch arena each method uses."""
+    used = {
+        method.name: binding.used_bytes
+        for method in layout.methods
+        for binding in method.bindings
+        if binding.arena == arena
+    }
+    size = layout.arenas[arena].size
+    width = max((len(f"{end:,}") for end in used.values()), default=0)
+    columns = [
+        _left([escaped(name) for name in used]),
+        [f"[{0:{width}}, {end:{width},})" for end in used.values()],
+        [draw_bar(0, end, size) for end in used.values()],
+    ]
+    return _rows(columns)
+
+
+def draw_bar(begin: int, end: int, size: int) -> str:
+    """Draws where bytes lie in an arena of `size` bytes; they show however few they are."""
+    if begin == end:
         return "." * BAR_WIDTH
-    begin = min(slot.offset * BAR_WIDTH // size, BAR_WIDTH - 1)
-    end = max(slot.end * BAR_WIDTH // size, begin + 1)
-    return "." * begin + "#" * (end - begin) + "." * (BAR_WIDTH - end)
+    first = min(begin * BAR_WIDTH // size, BAR_WIDTH - 1)
+    last = max(end * BAR_WIDTH // size, first + 1)
+    return "." * first + "#" * (last - first) + "." * (BAR_WIDTH - last)
 
 
 def _accesses(layout: ProgramLayout, arena: int) -> list[str]:

@@ -57,10 +57,13 @@ def use_scatters(value: Node) -> None:
             accumulates = node.target is _EDGE.aten.index_put.default and len(node.args) > 3
             if accumulates and node.args[3]:
                 return
-            if node.args[0].meta["val"].dtype != _source(node).meta["val"].dtype:
+            state: Any = node.args[0]
+            if state.meta["val"].dtype != _source(node).meta["val"].dtype:
                 return
             node.target = _REPLACEMENTS[node.target]
-        elif not node.args or not _alike(node.args[0], node):
+        elif node.target is not _EDGE.aten.view_copy.default and not (
+            node.args and _alike(node.args[0], node)
+        ):
             return
         node = node.args[0]
 

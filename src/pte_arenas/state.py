@@ -92,24 +92,20 @@ class Buffers:
             ArenaError: Root modules mean different tensors by it, or tensors that share its memory
                 cannot be one piece of state.
         """
-        found = {id(buffer): buffer for buffer in self.all if name in _all_names(buffer)}
+        found = [buffer for buffer in self.all if buffer.name == name]
         if len(found) > 1:
             raise ArenaError(
                 f"buffer {name!r}: expected one tensor but found {len(found)} different ones in "
                 f"the modules of the entry points; share one tensor between the modules, or "
                 f"rename one of the buffers"
             )
-        (buffer,) = found.values()
+        (buffer,) = found
         if buffer.conflict is not None:
             raise ArenaError(buffer.conflict)
         return buffer
 
 
 _Member = tuple[int, str, torch.Tensor]
-
-
-def _all_names(buffer: Buffer) -> set[str]:
-    return {*buffer.names.values(), *(name for _, name in buffer.ties)}
 
 
 def _groups(members: list[_Member]) -> list[list[_Member]]:
@@ -134,14 +130,12 @@ def _groups(members: list[_Member]) -> list[list[_Member]]:
 
 
 def _overlap(one: torch.Tensor, other: torch.Tensor) -> bool:
-    if one is other:
-        return True
-    if one.dtype != other.dtype:
-        (a, b), (c, d) = _extent(one), _extent(other)
-        return a < d and c < b
+    """Whether two tensors of one storage have a byte in common."""
     (a, b), (c, d) = _extent(one), _extent(other)
-    if a >= d or c >= b:
-        return False
+    if one is other or a >= d or c >= b:
+        return one is other
+    if one.dtype != other.dtype or (one.is_contiguous() and other.is_contiguous()):
+        return True
     elements = torch.arange(max(b, d) // one.itemsize)
     return bool(torch.isin(_elements(elements, one), _elements(elements, other)).any())
 

@@ -20,7 +20,7 @@ from pte_arenas.rules.tensors import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pte_arenas.layout import ArenaLayout, ArenaSlot, InitialData
+    from pte_arenas.layout import ArenaLayout, ArenaSlot, BoundTensor, InitialData
 
 
 def check_arenas(arenas: Sequence[ArenaLayout], initial_data: InitialData | None) -> None:
@@ -36,7 +36,7 @@ def check_arenas(arenas: Sequence[ArenaLayout], initial_data: InitialData | None
             _check_name(f"{slot_where}.fully_qualified_name", slot.fqn, slot_names)
             _check_slot(slot_where, slot, arena)
             _check_slot_alignment(f"{where}.alignment", slot, arena)
-            _check_initial_value(f"{slot_where}.data_buffer_idx", slot, initial_data)
+            check_initial_value(f"{slot_where}.data_buffer_idx", slot, initial_data)
         _check_slots_are_apart(where, arena)
 
 
@@ -100,7 +100,10 @@ def _check_slot_alignment(where: str, slot: ArenaSlot, arena: ArenaLayout) -> No
         )
 
 
-def _check_initial_value(where: str, slot: ArenaSlot, data: InitialData | None) -> None:
+def check_initial_value(
+    where: str, slot: ArenaSlot | BoundTensor, data: InitialData | None
+) -> None:
+    """The initial value, if there is one, lies inside the initial data."""
     index = slot.data_buffer_idx
     if index == 0:
         return

@@ -103,6 +103,12 @@ class Session:
     def unload_method(self, name: str) -> None:
         """Frees a method and the memory that is its own."""
 
+    def execute(self, name: str, inputs: Sequence[Any]) -> list[Any]:
+        """Runs a method, and loads it if need be."""
+
+    def loaded_methods(self) -> list[str]:
+        """Names of the loaded methods, in the order of the file."""
+
     def reset(self, arena: str | None = None, slot: str | None = None) -> None:
         """Gives initial values again."""
 

@@ -1,36 +1,32 @@
-"""Names that a caller gives: found, or an error that offers what there is."""
+"""Names that a caller gives: known, or an error that offers what there is."""
 
 from __future__ import annotations
 
-import difflib
-import json
-from collections.abc import Iterable
+from collections.abc import Collection
 
 from pte_arenas.errors import ArenaError
+from pte_arenas.names import nearest
+from pte_arenas.rules.tensors import quoted
 
-_MOST_LISTED = 20
 
-
-def check_name(kind: str, name: str, known: Iterable[str]) -> None:
+def check_name(kind: str, name: object, known: Collection[str]) -> None:
     """Checks that a name is among the known ones.
 
     Raises:
-        ArenaError: With the nearest names and with what there is.
+        ArenaError: It is not; with the nearest names, or with what there is.
+        TypeError: It is no string.
     """
-    names = sorted(known)
-    if name in names:
-        return
-    message = f"expected the name of {kind} but found {_quoted(name)}"
-    if nearest := difflib.get_close_matches(name, names):
-        message += f"; nearest: {_listed(nearest)}"
-    raise ArenaError(f"{message}; there is {_listed(names) or 'none'}")
+    if not isinstance(name, str):
+        raise TypeError(f"expected the name of {kind} but found {_in_words(name)}")
+    if name not in known:
+        raise ArenaError(
+            f"expected the name of {kind} but found {quoted(name)}; {nearest(name, known)}"
+        )
 
 
-def _listed(names: list[str]) -> str:
-    listed = ", ".join(map(_quoted, names[:_MOST_LISTED]))
-    more = len(names) - _MOST_LISTED
-    return f"{listed} and {more} more" if more > 0 else listed
-
-
-def _quoted(name: str) -> str:
-    return f"'{json.dumps(name)[1:-1]}'"
+def _in_words(value: object) -> str:
+    if value is None or isinstance(value, bool):
+        return str(value)
+    if isinstance(value, (int, float)):
+        return f"the {type(value).__name__} {value}"
+    return type(value).__name__

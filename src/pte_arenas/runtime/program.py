@@ -24,7 +24,9 @@ def load_program(source: str | os.PathLike[str] | bytes | bytearray | memoryview
             use, or the bytes of one.
 
     Raises:
-        InvalidProgramError: The program breaks a rule of docs/checks.md.
+        InvalidProgramError: The program breaks a rule of docs/checks.md; or ExecuTorch, which checks
+            more than the rules, refuses it: then `where` is `program`, the message names its error
+            and the log says more.
         OSError: The file cannot be read.
     """
     if isinstance(source, (bytes, bytearray, memoryview)):
@@ -67,6 +69,11 @@ class Program:
         """Allocates the arenas and gives them their initial values.
 
         Sessions are independent of each other and may run in parallel.
+
+        Raises:
+            InvalidProgramError: An initial value cannot be read from the file.
+            MemoryError: There is no memory for an arena.
+            RuntimeError: An arena is declared on a device.
         """
         return Session(self._program.session(), self._declared)
 

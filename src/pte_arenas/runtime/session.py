@@ -24,20 +24,17 @@ class Session:
     def __init__(self, session: _C.Session, declared: Declared) -> None:
         self._session = session
         self._declared = declared
-        self._loaded: dict[str, _C.Method] = {}
 
     def load_method(self, name: str) -> _C.Method:
         """Loads a method, unless it is loaded.
 
         Raises:
             ArenaError: The program has no such method.
+            InvalidProgramError: ExecuTorch finds it damaged; the log says more.
             RuntimeError: ExecuTorch cannot load it; the log says more.
         """
-        method = self._loaded.get(name)
-        if method is None:
-            check_name("a method", name, self._declared.method_names)
-            method = self._loaded[name] = self._session.load_method(name)
-        return method
+        check_name("a method", name, self._declared.method_names)
+        return self._session.load_method(name)
 
     def unload_method(self, name: str) -> None:
         """Frees a method and the memory that is its own; arenas stay as they are.
@@ -49,12 +46,19 @@ class Session:
             ArenaError: The program has no such method.
         """
         check_name("a method", name, self._declared.method_names)
-        self._loaded.pop(name, None)
         self._session.unload_method(name)
 
     def execute(self, name: str, inputs: Sequence[Any] = ()) -> list[Any]:
-        """Runs a method, and loads it if need be; see `Method.execute`."""
-        return self.load_method(name).execute(inputs)
+        """Runs a method, and loads it if need be; see `Method.execute`.
+
+        Raises:
+            ArenaError: The program has no such method.
+            RuntimeError: ExecuTorch cannot load or run it; the log says more.
+            TypeError, ValueError: An input is not what the method takes, or the method changes it
+                and it cannot be changed.
+        """
+        check_name("a method", name, self._declared.method_names)
+        return self._session.execute(name, inputs)
 
     def arena(self, name: str) -> ArenaView:
         """The slots of an arena by their fully qualified names.
@@ -82,5 +86,5 @@ class Session:
         self._session.reset(arena, slot)
 
     def __repr__(self) -> str:
-        loaded, arenas = ", ".join(self._loaded), ", ".join(self._declared.arenas)
-        return f"Session(loaded=[{loaded}], arenas=[{arenas}])"
+        loaded = ", ".join(self._session.loaded_methods())
+        return f"Session(loaded=[{loaded}], arenas=[{', '.join(self._declared.arenas)}])"

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <executorch/extension/arenas/arena_table.h>
+#include <executorch/extension/arenas/finding.h>
 #include <executorch/extension/arenas/namespace.h>
 #include <executorch/extension/arenas/zeroed_memory.h>
 #include <executorch/runtime/core/result.h>
@@ -24,10 +25,14 @@ class ET_ARENAS_API ArenaPool final {
   /**
    * Allocates every arena of a table, lazily and with the declared alignment.
    *
+   * @param[in] table What the program declares.
+   * @param[out] finding If not null, filled on failure.
+   *
    * @retval Error::NotSupported An arena is declared on a device.
    * @retval Error::MemoryAllocationFailed The system has no such block.
    */
-  static runtime::Result<ArenaPool> allocate(const ArenaTable& table);
+  static runtime::Result<ArenaPool> allocate(const ArenaTable& table,
+                                             Finding* finding = nullptr);
 
   ArenaPool(ArenaPool&&) noexcept = default;
   ArenaPool& operator=(ArenaPool&&) noexcept = default;

@@ -43,7 +43,8 @@ class ET_ARENAS_API ArenaProgram final {
    *
    * @param[in] loader Where the bytes come from.
    * @param[out] finding If not null, filled with the first broken rule when the
-   *     result is Error::InvalidProgram.
+   *     result is Error::InvalidProgram, and when the file keeps all of them
+   * but `Program::load()` refuses it.
    * @param[in] verification What ExecuTorch itself verifies besides.
    *
    * @retval Error::InvalidProgram The file breaks a rule of docs/checks.md.

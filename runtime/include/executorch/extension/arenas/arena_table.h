@@ -140,6 +140,14 @@ class ET_ARENAS_API ArenaTable final {
   /// @retval Error::NotFound No method has this name.
   runtime::Result<size_t> find_method(std::string_view name) const;
 
+  /**
+   * Whether a method changes one of its inputs: an instruction of an operator
+   * in place, such as `aten::copy_`, has it as its first argument.
+   *
+   * @param[in] input Index among the method's inputs.
+   */
+  bool mutates_input(size_t method, size_t input) const;
+
   /// How many planned buffers a method has; their memory ids count from 1.
   size_t num_planned_buffers(size_t method) const;
 

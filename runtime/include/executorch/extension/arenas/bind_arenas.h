@@ -25,7 +25,9 @@ namespace ET_ARENAS_NAMESPACE {
  *     caller fills those of unbound memory ids with private memory of at least
  *     the planned size; the others are set here.
  * @param[in] arenas One span per arena, in the order of the table, each at
- *     least as large and as aligned as declared. Must outlive the method.
+ *     least as large and as aligned as declared. Must outlive the method. If
+ *     methods have XNNPACK delegates, 64 bytes behind each span must be
+ *     readable, as behind `planned`: kernels read beyond the ends of tensors.
  *
  * @retval Error::NotFound No method has this name.
  * @retval Error::InvalidArgument A number, size or alignment of spans is wrong.

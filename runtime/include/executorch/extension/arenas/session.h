@@ -2,6 +2,7 @@
 
 #include <executorch/extension/arenas/arena_pool.h>
 #include <executorch/extension/arenas/arena_program.h>
+#include <executorch/extension/arenas/finding.h>
 #include <executorch/extension/arenas/loaded_method.h>
 #include <executorch/extension/arenas/namespace.h>
 #include <executorch/runtime/backend/backend_options_map.h>
@@ -48,6 +49,8 @@ class ET_ARENAS_API Session final {
    *
    * @param[in] program Shared with other sessions.
    * @param[in] options See there.
+   * @param[out] finding If not null, filled when the program asks for memory or
+   *     initial values that are not there.
    *
    * @retval Error::NotSupported An arena is declared on a device.
    * @retval Error::MemoryAllocationFailed The system has no memory for an
@@ -56,7 +59,7 @@ class ET_ARENAS_API Session final {
    */
   static runtime::Result<std::unique_ptr<Session>> create(
       std::shared_ptr<const ArenaProgram> program,
-      const SessionOptions& options = {});
+      const SessionOptions& options = {}, Finding* finding = nullptr);
 
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
@@ -90,6 +93,11 @@ class ET_ARENAS_API Session final {
 
   /**
    * Sets the inputs of a method, executes it and gets its outputs.
+   *
+   * A method may mutate inputs (`ArenaTable::mutates_input()`). An input that
+   * the program has no memory for is then changed in the caller's tensor. One
+   * that it has memory for was copied there: the method changes its copy, which
+   * `Method::get_input()` holds until the session's next call.
    *
    * @param[in] method From this session.
    * @param[in] inputs One value for each input.

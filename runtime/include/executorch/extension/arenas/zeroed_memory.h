@@ -16,15 +16,23 @@ namespace ET_ARENAS_NAMESPACE {
  *
  * Large blocks are pages that the system maps when they are first touched, so
  * that their size costs neither time nor resident memory. Owns the block.
+ *
+ * At least `kReadableBehind` bytes behind the block can be read: XNNPACK's
+ * kernels read whole vectors and so beyond the end of a tensor (its
+ * XNN_EXTRA_BYTES), which may be the end of the block. Nothing is written
+ * there.
  */
 class ET_ARENAS_API ZeroedMemory final {
  public:
+  /// How many bytes behind the block belong to it for reading.
+  static constexpr size_t kReadableBehind = 64;
+
   /**
    * @param[in] size In bytes; 0 gives a block of no bytes at a valid address.
    * @param[in] alignment Of the first byte; a power of two.
    *
-   * @retval Error::InvalidArgument `size + alignment` overflows, or `alignment`
-   *     is no power of two.
+   * @retval Error::InvalidArgument The size overflows with what is around the
+   *     block, or `alignment` is no power of two.
    * @retval Error::MemoryAllocationFailed The system has no such block.
    */
   static runtime::Result<ZeroedMemory> allocate(size_t size, size_t alignment);
