@@ -174,12 +174,12 @@ def test_lookups() -> None:
     with pytest.raises(pa.ArenaError) as caught:
         layout.slot("step\n")
     assert (
-        str(caught.value) == r"expected a known slot but found 'step\n'; nearest: 'steps', 'cache'"
+        str(caught.value) == r"expected a known slot but found 'step\n'; did you mean 'steps'?"
     )
     with pytest.raises(pa.ArenaError) as caught:
         layout.arena("scratch").slot("steps")
     assert str(caught.value) == (
-        "expected a known slot of arena 'scratch' but found 'steps'; nearest: none"
+        "expected a known slot of arena 'scratch' but found 'steps'; there are none"
     )
 
 

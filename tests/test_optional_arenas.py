@@ -286,19 +286,34 @@ def test_operators_of_this_project_are_refused() -> None:
     )
 
 
+def _without_state() -> tuple[Any, Any]:
+    exported = pa.export({"pure": pa.EntryPoint(Model(5.0).pure, (X,))})
+    return to_edge_transform_and_lower(exported.programs), exported.arenas
+
+
 @pytest.mark.parametrize(
-    ("arenas", "found"),
+    ("make", "found"),
     [
-        pytest.param([], "none", id="none"),
+        pytest.param(_without_state, "none", id="none"),
         pytest.param(
-            [pa.Arena("a", ["state"]), pa.Arena("b", ["cache"])],
+            lambda: lowered(5.0, pa.Arena("a", ["state"]), pa.Arena("b", ["cache"])),
             "'a' (state, cpu), 'b' (state, cpu)",
             id="two",
         ),
+        pytest.param(
+            lambda: lowered(5.0, pa.Arena("a", ["*"]), pa.Arena("s", lifetime="scratch")),
+            "'a' (state, cpu), 's' (scratch, cpu)",
+            id="scratch",
+        ),
+        pytest.param(
+            lambda: lowered(5.0, pa.Arena("a", ["*"], device="cuda")),
+            "'a' (state, cuda)",
+            id="cuda",
+        ),
     ],
 )
-def test_one_arena(arenas: list[pa.Arena], found: str) -> None:
-    edge, shared = lowered(5.0, *arenas) if arenas else (lowered()[0], ())
+def test_one_arena(make: Callable[[], tuple[Any, Any]], found: str) -> None:
+    edge, shared = make()
     with pytest.raises(pa.ArenaError) as caught:
         pa.to_executorch(edge, shared, require_arenas=False)
     assert str(caught.value) == (

@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 import torch
-from runtime_programs import ONES, counter, counter_bytes, stock
+from executorch.exir._serialize._program import deserialize_pte_binary, serialize_pte_binary
+from runtime_programs import ONES, counter, counter_bytes, stock, stock_bytes
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 import pte_arenas as pa
 from pte_arenas.runtime import Session, load_program
+from pte_arenas.wire.Program import Program
 
 
 @pytest.fixture(scope="module")
@@ -126,35 +128,34 @@ def test_scalars_are_what_the_method_was_exported_with(
     [
         pytest.param(
             lambda session: session.load_method("bum"),
-            "expected the name of a method but found 'bum'; nearest: 'bump'; "
-            "there is 'bump', 'double', 'get'",
+            "expected the name of a method but found 'bum'; did you mean 'bump'?",
             id="method",
         ),
         pytest.param(
             lambda session: session.execute("é"),
-            "expected the name of a method but found '\\u00e9'; there is 'bump', 'double', 'get'",
+            "expected the name of a method but found '\\u00e9'; there are 'bump', 'double', 'get'",
             id="execute",
         ),
         pytest.param(
             lambda session: session.unload_method("gets"),
-            "expected the name of a method but found 'gets'; nearest: 'get'; "
-            "there is 'bump', 'double', 'get'",
+            "expected the name of a method but found 'gets'; did you mean 'get'?",
             id="unload",
         ),
         pytest.param(
             lambda session: session.arena("states"),
-            "expected the name of an arena but found 'states'; nearest: 'state'; there is 'state'",
+            "expected the name of an arena but found 'states'; did you mean 'state'?",
             id="arena",
         ),
         pytest.param(
             lambda session: session.arena("state")["counts"],
-            "expected the name of a slot of arena 'state' but found 'counts'; nearest: 'count'; "
-            "there is 'count', 'steps'",
+            "expected the name of a slot of arena 'state' but found 'counts'; "
+            "did you mean 'count'?",
             id="slot",
         ),
         pytest.param(
             lambda session: session.reset("state", "x"),
-            "expected the name of a slot of arena 'state' but found 'x'; there is 'count', 'steps'",
+            "expected the name of a slot of arena 'state' but found 'x'; "
+            "there are 'count', 'steps'",
             id="reset",
         ),
         pytest.param(
@@ -166,6 +167,78 @@ def test_scalars_are_what_the_method_was_exported_with(
 )
 def test_refuses_names(session: Session, use: Callable[[Session], object], message: str) -> None:
     with pytest.raises(pa.ArenaError, match=f"^{re.escape(message)}$"):
+        use(session)
+
+
+@pytest.mark.parametrize(
+    ("use", "error", "message"),
+    [
+        pytest.param(
+            lambda session: session.execute(3, ()),
+            TypeError,
+            "expected the name of a method but found the int 3",
+            id="execute",
+        ),
+        pytest.param(
+            lambda session: session.load_method(None),
+            TypeError,
+            "expected the name of a method but found None",
+            id="load",
+        ),
+        pytest.param(
+            lambda session: session.unload_method(["bump"]),
+            TypeError,
+            "expected the name of a method but found list",
+            id="unload",
+        ),
+        pytest.param(
+            lambda session: session.arena(True),
+            TypeError,
+            "expected the name of an arena but found True",
+            id="arena",
+        ),
+        pytest.param(
+            lambda session: session.reset("state", b"count"),
+            TypeError,
+            "expected the name of a slot of arena 'state' but found bytes",
+            id="slot",
+        ),
+        pytest.param(
+            lambda session: session.execute("bump", None),
+            TypeError,
+            "bump: expected a sequence of 1 input but found None",
+            id="inputs",
+        ),
+        pytest.param(
+            lambda session: session.load_method("bump").execute(None),
+            TypeError,
+            "bump: expected a sequence of 1 input but found None",
+            id="inputs-of-method",
+        ),
+        pytest.param(
+            lambda session: session.load_method("bump").metadata.input_tensor_meta(-1),
+            IndexError,
+            "bump: inputs: expected an index in [0, 1) but found -1",
+            id="negative",
+        ),
+        pytest.param(
+            lambda session: session.load_method("get").metadata.output_tensor_meta(2**70),
+            IndexError,
+            f"get: outputs: expected an index in [0, 2) but found {2**70}",
+            id="large",
+        ),
+        pytest.param(
+            lambda session: session.load_method("get").metadata.attribute_tensor_meta(0.5),
+            TypeError,
+            "get: attributes: expected an index but found the float 0.5",
+            id="no-index",
+        ),
+    ],
+)
+def test_refuses_other_types(
+    session: Session, use: Callable[[Any], object], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=f"^{re.escape(message)}$"):
         use(session)
 
 
@@ -201,6 +274,57 @@ def test_a_damaged_program_is_refused_with_its_path(tmp_path: Path) -> None:
         )
 
 
+def damaged(damage: Callable[[Any], None]) -> bytes:
+    """A stock program with a damage that no rule of docs/checks.md covers."""
+    data = stock_bytes(Scaled(), {"forward": [torch.ones(2), 3, 0.5, True, None]})
+    file = deserialize_pte_binary(data)
+    damage(file.program.execution_plan[0])
+    found = bytes(serialize_pte_binary(file))
+    pa.check(found)
+    return found
+
+
+def test_what_only_executorch_refuses_is_an_invalid_program() -> None:
+    def negative_size(plan: Any) -> None:
+        plan.values[plan.inputs[0]].val.sizes = [-2]
+
+    with pytest.raises(pa.InvalidProgramError) as caught:
+        load_program(damaged(negative_size))
+    assert (caught.value.where, caught.value.message) == (
+        "program",
+        "expected a program that ExecuTorch accepts but it found Error::InvalidProgram",
+    )
+
+
+def test_a_method_that_executorch_refuses_is_named() -> None:
+    def no_operator(plan: Any) -> None:
+        plan.chains[0].instructions[0].instr_args.op_index = 99
+
+    program = load_program(damaged(no_operator))
+    with pytest.raises(pa.InvalidProgramError) as caught:
+        program.load_method("forward")
+    assert (caught.value.where, caught.value.message) == (
+        "execution_plan[0]",
+        "expected a method that ExecuTorch accepts but it found Error::InvalidProgram",
+    )
+
+
+def test_an_arena_beyond_all_memory_is_a_memory_error() -> None:
+    data = counter_bytes()
+    size = Program.GetRootAs(data).ProgramArenas().Arenas(0).Size()
+    changed = bytearray(data)
+    at = changed.index(size.to_bytes(8, "little"))
+    changed[at : at + 8] = (1 << 60).to_bytes(8, "little")
+    pa.check(changed)
+    program = load_program(changed)
+    with pytest.raises(
+        MemoryError,
+        match=r"^arenas\[0\]\.size: expected memory for 1152921504606846976 bytes of arena "
+        r"'state' but found none$",
+    ):
+        program.session()
+
+
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError) as caught:
         load_program(tmp_path / "no.pte")
@@ -209,6 +333,16 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
         load_program(tmp_path)
     with pytest.raises(TypeError, match=r"^expected a path or bytes but found int$"):
         load_program(7)  # type: ignore[arg-type]
+
+
+def test_a_correct_call_logs_no_errors(capfd: pytest.CaptureFixture[str]) -> None:
+    inputs = [torch.ones(2), 3, 0.5, True, None]
+    data = stock_bytes(Scaled(), {"forward": inputs})
+    capfd.readouterr()  # exporting may say something
+    method = load_program(data).load_method("forward")
+    method.execute(inputs)
+    assert method.metadata.num_inputs() == 5
+    assert capfd.readouterr().err == ""
 
 
 def test_a_failing_method_leaves_its_session_usable() -> None:

@@ -83,6 +83,21 @@ def test_calls_on_one_session_wait_for_each_other() -> None:
     assert int(steps) == 400
 
 
+def test_loading_and_unloading_race_with_execution() -> None:
+    session = counter().session()
+
+    def use(_: int) -> None:
+        for _ in range(300):
+            session.execute("bump", (ONES,))
+            session.unload_method("bump")
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(use, range(4)))
+    assert int(session.execute("get")[1]) == 1200
+    (value,) = session.load_method("bump").execute((ONES,))
+    assert torch.equal(value, ONES * 1206)
+
+
 def test_sessions_run_in_parallel() -> None:
     program = counter()
     sessions = [program.session() for _ in range(4)]

@@ -63,8 +63,21 @@ def test_a_method_is_good_again_after_a_reload(session: Session) -> None:
     assert count(session) == 6
 
 
-def test_loading_is_idempotent(session: Session) -> None:
-    assert session.load_method("bump") is session.load_method("bump")
+def test_loading_is_idempotent() -> None:
+    """Private state would start again."""
+    data = stock_bytes(Stateful(), {"stateful": (torch.ones(1),)})
+    session = load_program(data).session()
+    for expected in (1, 2):
+        (value,) = session.load_method("stateful").execute((torch.ones(1),))
+        assert float(value) == expected
+
+
+def test_a_session_tells_what_is_loaded(session: Session) -> None:
+    session.load_method("get")
+    session.execute("bump", (ONES,))
+    assert repr(session) == "Session(loaded=[bump, get], arenas=[state])"
+    session.unload_method("bump")
+    assert repr(session) == "Session(loaded=[get], arenas=[state])"
 
 
 def test_another_method_does_not_disturb_state_or_outputs(session: Session) -> None:
@@ -195,7 +208,7 @@ def test_metadata() -> None:
             "TensorInfo(sizes=(2, 3), dtype=float32, is_memory_planned=True, nbytes=24)"
         )
         assert repr(metadata) == "MethodMeta(name='bump', num_inputs=1, num_outputs=1)"
-        with pytest.raises(IndexError, match="bump: output expected an index below 1 but found 1"):
+        with pytest.raises(IndexError, match=r"^bump: outputs: expected an index in \[0, 1\) but found 1$"):
             metadata.output_tensor_meta(1)
 
 

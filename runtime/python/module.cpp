@@ -47,7 +47,7 @@ NB_MODULE(_C, module) {
       .def("execute",
            nb::overload_cast<const std::string&, nb::handle>(
                &SessionHandle::execute),
-           nb::arg("name"), nb::arg("inputs"),
+           nb::arg("name"), nb::arg("inputs").none(),
            nb::sig("def execute(self, name: str, inputs: "
                    "collections.abc.Sequence[typing.Any]) -> "
                    "list[typing.Any]"),
@@ -67,7 +67,7 @@ NB_MODULE(_C, module) {
       .def_prop_ro("metadata", &MethodHandle::metadata,
                    nb::sig("def metadata(self) -> MethodMeta"),
                    "What the program says of the method.")
-      .def("execute", &MethodHandle::execute, nb::arg("inputs"),
+      .def("execute", &MethodHandle::execute, nb::arg("inputs").none(),
            nb::sig("def execute(self, inputs: "
                    "collections.abc.Sequence[typing.Any]) -> "
                    "list[typing.Any]"),

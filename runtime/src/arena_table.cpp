@@ -170,6 +170,10 @@ Result<size_t> ArenaTable::find_method(std::string_view name) const {
   return Error::NotFound;
 }
 
+bool ArenaTable::is_resolvable(size_t method) const {
+  return ProgramReader(program_).plan(method).is_resolvable();
+}
+
 bool ArenaTable::mutates_input(size_t method, size_t input) const {
   const PlanReader plan = ProgramReader(program_).plan(method);
   return input < plan.num_inputs() && plan.is_mutated(plan.input(input));

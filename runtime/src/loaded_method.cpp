@@ -63,6 +63,9 @@ Result<std::unique_ptr<LoadedMethod>> LoadedMethod::load(
   if (!index.ok()) {
     return index.error();
   }
+  if (!table.is_resolvable(*index)) {
+    return Error::InvalidProgram;
+  }
   std::vector<ZeroedMemory> memory;
   std::vector<Span<uint8_t>> planned;
   Error error = allocate_private(table, *index, &memory, &planned);

@@ -1,10 +1,14 @@
 #include <executorch/extension/arenas/arena_pool.h>
 #include <gtest/gtest.h>
 
+#include <memory>
+#include <string>
+
 #include "program_builder.h"
 
 using executorch::extension::arenas::ArenaPool;
 using executorch::extension::arenas::ArenaTable;
+using executorch::extension::arenas::Finding;
 using executorch::runtime::Error;
 using pte_arenas::test::counter_program;
 using pte_arenas::test::file_of;
@@ -55,6 +59,41 @@ TEST(ArenaPoolTest, KnowsItsAddresses) {
   EXPECT_FALSE(pool->contains(&file));
 }
 
+TEST(ArenaPoolTest, CanBeReadBehindAnArenaOfWholePages) {
+  auto program = counter_program();
+  auto& arenas = program.program_arenas->arenas;
+  for (const uint64_t pages : {1, 64}) {
+    arenas.push_back(std::make_unique<pte_arenas::wire::ProgramArenaT>());
+    arenas.back()->name = std::to_string(pages);
+    arenas.back()->size = 4096 * pages;
+    arenas.back()->alignment = 4096;
+  }
+  FileBytes file = file_of(program);
+  const auto pool = ArenaPool::allocate(table_of(file));
+  ASSERT_TRUE(pool.ok());
+  for (const auto& span : pool->spans()) {
+    const volatile uint8_t* const end = span.data() + span.size();
+    for (size_t i = 0; i < 64; ++i) {
+      EXPECT_EQ(end[i], 0);
+    }
+  }
+}
+
+TEST(ArenaPoolTest, NamesAnArenaThatIsTooLarge) {
+  auto program = counter_program();
+  auto& arena = *program.program_arenas->arenas[0];
+  for (const uint64_t size : {uint64_t{SIZE_MAX}, uint64_t{SIZE_MAX} / 2 + 1}) {
+    arena.size = size;
+    FileBytes file = file_of(program);
+    Finding finding;
+    EXPECT_EQ(ArenaPool::allocate(table_of(file), &finding).error(),
+              Error::MemoryAllocationFailed);
+    EXPECT_STREQ(finding.path, "arenas[0].size");
+    EXPECT_EQ(finding.message, "expected memory for " + std::to_string(size) +
+                                   " bytes of arena 'state' but found none");
+  }
+}
+
 TEST(ArenaPoolTest, RefusesDevices) {
   auto program = counter_program();
   program.program_arenas->arenas[0]->device_type =
@@ -67,6 +106,11 @@ TEST(ArenaPoolTest, RefusesDevices) {
         pte_arenas::wire::DeviceType::CUDA;
   }
   FileBytes file = file_of(program);
+  Finding finding;
+  EXPECT_EQ(ArenaPool::allocate(table_of(file), &finding).error(),
+            Error::NotSupported);
+  EXPECT_STREQ(finding.path, "arenas[0].device_type");
+  EXPECT_STREQ(finding.message, "expected an arena on cpu but found cuda:0");
   EXPECT_EQ(ArenaPool::allocate(table_of(file)).error(), Error::NotSupported);
 }
 

@@ -3,6 +3,8 @@
 
 #include <functional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "checks.h"
 #include "program_builder.h"
@@ -171,6 +173,56 @@ TEST(ArenaTableTest, SurvivesEveryDamagedByte) {
       file.data()[i] ^= mask;
     }
   }
+}
+
+/// Whether the method `bump` can be resolved after a change.
+bool is_resolvable(
+    const std::function<void(pte_arenas::wire::ExecutionPlanT&)>& change) {
+  ProgramT program = counter_program();
+  change(*program.execution_plan[0]);
+  FileBytes file = file_of(program);
+  const auto table = ArenaTable::parse({file.data(), file.size()}, file.size());
+  return table.ok() && table->is_resolvable(0);
+}
+
+TEST(ArenaTableTest, TellsWhetherAMethodRefersToWhatItHas) {
+  using pte_arenas::wire::ExecutionPlanT;
+  const auto call = [](ExecutionPlanT& plan) -> auto& {
+    return *plan.chains[0]->instructions[0]->instr_args.AsKernelCall();
+  };
+  EXPECT_TRUE(is_resolvable([](ExecutionPlanT&) {}));
+  for (const int32_t index : {-1, 3, 1 << 30}) {
+    EXPECT_FALSE(
+        is_resolvable([&](ExecutionPlanT& plan) { plan.inputs[0] = index; }));
+    EXPECT_FALSE(
+        is_resolvable([&](ExecutionPlanT& plan) { plan.outputs[0] = index; }));
+    EXPECT_FALSE(is_resolvable(
+        [&](ExecutionPlanT& plan) { call(plan).args[1] = index; }));
+    EXPECT_FALSE(is_resolvable(
+        [&](ExecutionPlanT& plan) { call(plan).op_index = index; }));
+  }
+}
+
+TEST(ArenaTableTest, FindsInputsThatAMethodMutates) {
+  const auto mutates = [](const char* name, std::vector<int32_t> args) {
+    ProgramT program = counter_program();
+    auto& bump = *program.execution_plan[0];
+    bump.operators[0]->name = name;
+    bump.chains[0]->instructions[0]->instr_args.AsKernelCall()->args =
+        std::move(args);
+    FileBytes file = file_of(program);
+    const auto table =
+        ArenaTable::parse({file.data(), file.size()}, file.size());
+    EXPECT_TRUE(table.ok() && !table->mutates_input(0, 1) &&
+                !table->mutates_input(1, 0));
+    return table.ok() && table->mutates_input(0, 0);
+  };
+  EXPECT_FALSE(mutates("aten::add", {0, 1, 2, 0, 0}));
+  EXPECT_TRUE(mutates("aten::copy_", {1, 0, 2, 1}));
+  EXPECT_FALSE(mutates("aten::copy_", {0, 1, 2, 0})) << "mutates state";
+  EXPECT_FALSE(mutates("aten::copy", {1, 0, 2, 1}));
+  EXPECT_FALSE(mutates("aten::__and__", {1, 0, 2}));
+  EXPECT_FALSE(mutates("aten::copy_", {}));
 }
 
 TEST(ArenaTableTest, RefusesUnalignedBytes) {

@@ -1,7 +1,10 @@
 #include <executorch/extension/arenas/session.h>
+#include <executorch/extension/data_loader/buffer_data_loader.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <memory>
@@ -13,12 +16,16 @@
 
 using executorch::aten::Tensor;
 using executorch::aten::TensorImpl;
+using executorch::extension::BufferDataLoader;
 using executorch::extension::arenas::ArenaProgram;
 using executorch::extension::arenas::Finding;
 using executorch::extension::arenas::LoadedMethod;
 using executorch::extension::arenas::Session;
+using executorch::runtime::DataLoader;
 using executorch::runtime::Error;
 using executorch::runtime::EValue;
+using executorch::runtime::FreeableBuffer;
+using executorch::runtime::Result;
 using executorch::runtime::Span;
 using pte_arenas::test::counter_program;
 using pte_arenas::test::CounterOptions;
@@ -245,10 +252,67 @@ TEST(SessionTest, AProgramLivesAsLongAsItsSessions) {
   EXPECT_EQ(bump(*session, 1), (Floats{6, 7}));
 }
 
-class FromFileTest : public ::testing::TestWithParam<ArenaProgram::LoadMode> {};
+/// A file of which initial values cannot be read.
+class NoInitialValues final : public DataLoader {
+ public:
+  explicit NoInitialValues(FileBytes& file)
+      : loader_(file.data(), file.size()) {}
+
+  Result<FreeableBuffer> load(size_t offset, size_t size,
+                              const SegmentInfo& info) const override {
+    return loader_.load(offset, size, info);
+  }
+  Error load_into(size_t, size_t, const SegmentInfo&, void*) const override {
+    return Error::AccessFailed;
+  }
+  Result<size_t> size() const override { return loader_.size(); }
+
+ private:
+  BufferDataLoader loader_;
+};
+
+TEST(SessionTest, NamesAnInitialValueThatCannotBeRead) {
+  FileBytes file = file_of(counter_program());
+  const auto program =
+      ArenaProgram::load(std::make_unique<NoInitialValues>(file));
+  ASSERT_TRUE(program.ok());
+  const auto value = (*program)->table().initial_value(0, 0);
+  ASSERT_TRUE(value.has_value());
+  Finding finding;
+  EXPECT_EQ(Session::create(*program, {}, &finding).error(),
+            Error::AccessFailed);
+  EXPECT_STREQ(finding.path, "arenas[0].slots[0].data_buffer_idx");
+  EXPECT_EQ(finding.message,
+            "expected an initial value in bytes [" +
+                std::to_string(value->file_offset) + ", " +
+                std::to_string(value->file_offset + 8) +
+                ") of the file but reading found Error::AccessFailed");
+}
+
+TEST(SessionTest, TellsWhatExecuTorchRefuses) {
+  auto program = counter_program();
+  program.execution_plan[0]->values[1]->val.AsTensor()->sizes = {-2};
+  FileBytes file = file_of(program);
+  Finding finding;
+  EXPECT_EQ(ArenaProgram::load(file.data(), file.size(), &finding).error(),
+            Error::InvalidProgram);
+  EXPECT_STREQ(finding.path, "program");
+  EXPECT_STREQ(finding.message,
+               "expected a program that ExecuTorch accepts but it found "
+               "Error::InvalidProgram");
+}
+
+/// Alone in its folder: tests may run at the same time.
+class FromFileTest : public ::testing::TestWithParam<ArenaProgram::LoadMode> {
+ protected:
+  void SetUp() override { ASSERT_NE(mkdtemp(folder_.data()), nullptr); }
+  void TearDown() override { rmdir(folder_.c_str()); }
+
+  std::string folder_ = ::testing::TempDir() + "arenas_XXXXXX";
+};
 
 TEST_P(FromFileTest, LoadsAndRefuses) {
-  const std::string path = ::testing::TempDir() + "arenas_session_test.pte";
+  const std::string path = folder_ + "/counter.pte";
   FileBytes file = file_of(counter_program());
   const auto write = [&](size_t size) {
     std::ofstream(path, std::ios::binary)

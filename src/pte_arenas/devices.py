@@ -9,8 +9,8 @@ No other instruction can reach it but a copy between the CPU and the device that
 from __future__ import annotations
 
 import operator
-import warnings
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NoReturn
 
 import torch
 from executorch.exir import memory
@@ -50,6 +50,25 @@ def use_on_device(state: Node, arena: ArenaLayout) -> None:
                     _erase(copied)
 
 
+def check_new_value(method: str, fqn: str, state: Node, arena: ArenaLayout) -> None:
+    """Refuses a new value that is not computed on the buffer's device.
+
+    It would be computed in place, by an instruction that cannot reach the place.
+
+    Args:
+        method: Name of the method, for messages.
+        fqn: Name of the buffer, for messages.
+        state: Its placeholder.
+        arena: Its arena, on a device.
+
+    Raises:
+        ArenaError: Something other than a delegate of the device gives the new value.
+    """
+    for user in state.users:
+        if user.target is _WRITE and _device(user.args[1]) != _device(state):
+            _refuse(method, fqn, user, arena)
+
+
 def check_users(method: str, fqn: str, state: Node, arena: ArenaLayout) -> None:
     """Refuses instructions that cannot reach a buffer on a device.
 
@@ -67,16 +86,11 @@ def check_users(method: str, fqn: str, state: Node, arena: ArenaLayout) -> None:
         if user.target is memory.view:
             check_users(method, fqn, user, arena)
         elif device_of_delegate(user) != device and user.target is not _TO_CPU:
-            what, way_out = _instruction(user)
-            raise ArenaError(
-                f"method {method!r}: expected only delegates of {_name(*device)} to touch buffer "
-                f"{fqn!r} of arena {arena.name!r} there but found that {what}; {way_out}, or "
-                f"declare the arena with device='cpu'"
-            )
+            _refuse(method, fqn, user, arena)
 
 
-def check_on_cpu(method: str, fqn: str, state: Node, arena: ArenaLayout) -> None:
-    """Warns where a buffer on the CPU is copied to a device in every call.
+def copies_to_devices(method: str, fqn: str, state: Node, arena: ArenaLayout) -> Iterator[str]:
+    """Yields a warning for each copy of a buffer on the CPU to a device, made in every call.
 
     Args:
         method: Name of the method, for messages.
@@ -95,17 +109,15 @@ def check_on_cpu(method: str, fqn: str, state: Node, arena: ArenaLayout) -> None
         )
     for user in state.users:
         if user.target is memory.view:
-            check_on_cpu(method, fqn, user, arena)
+            yield from copies_to_devices(method, fqn, user, arena)
         elif user.target is _TO_DEVICE:
             user.meta["spec"].const = False  # stock copies that of a buffer that is only read
             where = _name(*_device(user))
-            warnings.warn(
+            yield (
                 f"method {method!r} copies the {state.meta['spec'].nbytes()} bytes of buffer "
                 f"{fqn!r} to {where} in every call, since arena {arena.name!r} is on the CPU and a "
                 f"delegate there reads it; declare the arena with device={where!r} if only "
-                f"delegates of that device touch it",
-                UserWarning,
-                stacklevel=2,
+                f"delegates of that device touch it"
             )
 
 
@@ -122,26 +134,36 @@ def _name(device_type: str, device_index: int) -> str:
     return device_type if device_type == "cpu" else f"{device_type}:{device_index}"
 
 
-def _instruction(user: Node) -> tuple[str, str]:
+def _refuse(method: str, fqn: str, user: Node, arena: ArenaLayout) -> NoReturn:
+    device = _name(arena.device_type, arena.device_index)
+    what, way_out = _instruction(user, device)
+    raise ArenaError(
+        f"method {method!r}: expected only delegates of {device} to touch buffer {fqn!r} of arena "
+        f"{arena.name!r} there but found that {what}; {way_out}, or declare the arena with "
+        f"device='cpu'"
+    )
+
+
+def _instruction(user: Node, device: str) -> tuple[str, str]:
     """What a node does, in words that find it in the graph, and what to do about it."""
-    lower = "lower that to the device as well"
+    lower = f"lower that to {device} as well"
     if user.op == "output":
         return "the method returns it", "return a value computed from it"
     if user.target is _WRITE:
         source: Any = user.args[1]
         call = source.args[0] if source.target is operator.getitem else source
         if device_of_delegate(call) is not None:
-            return (
+            what = (
                 f"{user.name} (aten::copy_) writes it: the delegate {call.name} gives its new "
-                f"value, but not in place",
-                "let no delegate read the buffer in or behind the one that gives its new value",
+                f"value, but not in place"
             )
+            return what, "let no delegate read it in or behind the one that gives its new value"
         return f"{user.name} (aten::copy_) writes the result of {source.name} to it", lower
     if user.target is _TO_DEVICE:
         return f"{user.name} copies it to {_name(*_device(user))}", lower
-    device = device_of_delegate(user)
-    if device is not None:
-        return f"{user.name}, a delegate of {_name(*device)}, reads it", lower
+    other = device_of_delegate(user)
+    if other is not None:
+        return f"{user.name}, a delegate of {_name(*other)}, reads it", lower
     return f"{user.name} ({_op(user)}) reads it", lower
 
 

@@ -154,6 +154,8 @@ def to_executorch(
         # Stock warns that it drops initial values; here they are kept.
         warnings.filterwarnings("ignore", message="Mutation on a buffer in the model is detected")
         manager = _exir.to_executorch(_exir.with_programs(edge, programs), config, make_manager)
+    for warning in planning.warnings:
+        warnings.warn(warning, UserWarning, stacklevel=2)
     return cast(ArenaProgramManager, manager)
 
 

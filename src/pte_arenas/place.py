@@ -20,7 +20,7 @@ from torch.utils import _pytree as pytree
 
 from pte_arenas._exir import fresh_planning_pass
 from pte_arenas.bind import Place, PlannedMethod, Run, bind, divide, fit
-from pte_arenas.devices import check_on_cpu, check_users, use_on_device
+from pte_arenas.devices import check_new_value, check_users, copies_to_devices, use_on_device
 from pte_arenas.errors import ArenaError
 from pte_arenas.exporter import SharedArena
 from pte_arenas.inplace import place_new_values
@@ -44,6 +44,7 @@ class ArenaPlanning:
     Attributes:
         layouts: The layouts; after `finish` with the sizes of scratch arenas, and with the padding
             that delegates need behind the last slot.
+        warnings: What the user should know.
     """
 
     def __init__(
@@ -62,6 +63,7 @@ class ArenaPlanning:
         self._places = places
         self._methods = list(methods)
         self._sized = sized
+        self.warnings: list[str] = []
         self._plans_devices = True
         self._runs: list[Run] = []
 
@@ -104,7 +106,7 @@ class ArenaPlanning:
         run = Run(method, module)
         states = self._states(run, signature)
         modes = {node: _access(node) for node in states}
-        self._use_devices(states)
+        self._use_devices(method, states, signature)
         placed = place_new_values(module, states) if self._in_place else {}
         self._check_devices(method, states, signature)
         _forget_unused_results(module)
@@ -143,11 +145,14 @@ class ArenaPlanning:
                 run.private[fqn] = node.meta["spec"]
         return states
 
-    def _use_devices(self, states: Mapping[Node, Place]) -> None:
+    def _use_devices(
+        self, method: str, states: Mapping[Node, Place], signature: ExportGraphSignature
+    ) -> None:
         for node, place in states.items():
             arena = self.layouts[place.arena]
             if arena.device_type != "cpu":
                 use_on_device(node, arena)
+                check_new_value(method, signature.inputs_to_buffers[node.name], node, arena)
 
     def _check_devices(
         self, method: str, states: Mapping[Node, Place], signature: ExportGraphSignature
@@ -156,7 +161,7 @@ class ArenaPlanning:
             arena, fqn = self.layouts[place.arena], signature.inputs_to_buffers[node.name]
             if arena.device_type == "cpu":
                 if self._plans_devices:
-                    check_on_cpu(method, fqn, node, arena)
+                    self.warnings += copies_to_devices(method, fqn, node, arena)
             else:
                 check_users(method, fqn, node, arena)
 

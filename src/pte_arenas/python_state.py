@@ -77,6 +77,11 @@ class PythonState:
             parts = tuple((self._of(k, inside), self._of(v, inside)) for k, v in value.items())
         elif isinstance(value, (set, frozenset)):
             parts = frozenset(self._of(each, inside) for each in value)
-        elif isinstance(getattr(value, "__dict__", None), dict):
+        elif isinstance(getattr(value, "__dict__", None), dict) and not _is_machinery(value):
             parts = (id(value), self._of(dict(vars(value)), inside))
         return type(value), parts
+
+
+def _is_machinery(value: object) -> bool:
+    """Whether an object is torch's own, such as a graph, which tracing may well change."""
+    return type(value).__module__.partition(".")[0] == "torch"

@@ -141,6 +141,13 @@ class ET_ARENAS_API ArenaTable final {
   runtime::Result<size_t> find_method(std::string_view name) const;
 
   /**
+   * Whether a method's inputs, outputs and instructions refer to values,
+   * operators and delegates that it has. No rule of the checks, which are about
+   * memory; but ExecuTorch takes some of it for granted.
+   */
+  bool is_resolvable(size_t method) const;
+
+  /**
    * Whether a method changes one of its inputs: an instruction of an operator
    * in place, such as `aten::copy_`, has it as its first argument.
    *

@@ -40,6 +40,7 @@ class ET_ARENAS_API LoadedMethod final {
    * @param[in] backend_options Options for the delegates; may be null.
    *
    * @retval Error::NotFound No method has this name.
+   * @retval Error::InvalidProgram The method refers to what the file has not.
    * @retval Error::MemoryAllocationFailed No memory for the private buffers.
    * @returns Other errors of `Program::load_method()`.
    */
