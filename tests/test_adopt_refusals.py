@@ -246,7 +246,17 @@ def test_contradictions(tmp_path: Path, change: Change, message: str) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def negative_size(program: ProgramT) -> None:
+    for plan in program.executionPlan[:2]:
+        plan.nonConstBufferSizes[2] = -64
+
+
 BROKEN = [
+    refused(
+        "size of the memory",
+        negative_size,
+        "execution_plan[0].non_const_buffer_sizes[2]: expected at least 0 but found -64",
+    ),
     refused(
         "no such value",
         index_of(1, 0, 9),

@@ -173,9 +173,7 @@ def test_lookups() -> None:
     assert layout.slot("steps") is layout.arena("state").slot("steps")
     with pytest.raises(pa.ArenaError) as caught:
         layout.slot("step\n")
-    assert (
-        str(caught.value) == r"expected a known slot but found 'step\n'; did you mean 'steps'?"
-    )
+    assert str(caught.value) == r"expected a known slot but found 'step\n'; did you mean 'steps'?"
     with pytest.raises(pa.ArenaError) as caught:
         layout.arena("scratch").slot("steps")
     assert str(caught.value) == (

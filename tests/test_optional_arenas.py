@@ -15,6 +15,7 @@ from typing import Any
 import executorch
 import pytest
 import torch
+from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
 from executorch.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
 from executorch.exir._serialize._program import deserialize_pte_binary
 from executorch.exir.passes import MemoryPlanningPass
@@ -362,6 +363,28 @@ def test_planner_keeps_its_other_ids(stock_module: Path, tmp_path: Path, *, as_d
         "scale": [arena],
         "pure": [0, 16],
     }
+    expected = eager(5.0, "as eager")
+    assert run_methods(load_program(data).session().load_method, first=False) == expected
+    assert run_methods(Runtime.get().load_program(data).load_method, first=True) == expected
+    assert run_module(stock_module, data, "shared", tmp_path, first=True) == expected
+
+
+def test_xnnpack() -> None:
+    module = Model(5.0)
+    exported = pa.export(
+        {name: pa.EntryPoint(getattr(module, name), (X,)) for name in METHODS},
+        [pa.Arena("state", ["state", "cache"])],
+    )
+    edge = to_edge_transform_and_lower(exported.programs, partitioner=[XnnpackPartitioner()])
+    data = pa.to_executorch(edge, exported.arenas, require_arenas=False).buffer
+    assert deserialize_pte_binary(data).program.backend_delegate_data
+    expected = eager(5.0, "as eager")
+    assert run_methods(load_program(data).session().load_method, first=False) == expected
+    assert run_methods(Runtime.get().load_program(data).load_method, first=True) == expected
+
+
+def test_names_in_the_file(stock_module: Path, tmp_path: Path) -> None:
+    data = emit(config=ExecutorchBackendConfig(emit_mutable_buffer_names=True))
     expected = eager(5.0, "as eager")
     assert run_methods(load_program(data).session().load_method, first=False) == expected
     assert run_methods(Runtime.get().load_program(data).load_method, first=True) == expected

@@ -197,3 +197,10 @@ def test_empty_file(tmp_path: Path) -> None:
     with pytest.raises(pa.InvalidProgramError) as caught:
         pa.read_layout(path)
     assert caught.value.where == "program"
+
+
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
+def test_bytes_may_be_of_any_kind(kind: type) -> None:
+    data = file_with({})
+    pa.check(kind(data))
+    assert pa.read_layout(kind(data)) == pa.read_layout(data)

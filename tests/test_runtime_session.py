@@ -208,7 +208,9 @@ def test_metadata() -> None:
             "TensorInfo(sizes=(2, 3), dtype=float32, is_memory_planned=True, nbytes=24)"
         )
         assert repr(metadata) == "MethodMeta(name='bump', num_inputs=1, num_outputs=1)"
-        with pytest.raises(IndexError, match=r"^bump: outputs: expected an index in \[0, 1\) but found 1$"):
+        with pytest.raises(
+            IndexError, match=r"^bump: outputs: expected an index in \[0, 1\) but found 1$"
+        ):
             metadata.output_tensor_meta(1)
 
 

@@ -275,8 +275,8 @@ def test_alignment() -> None:
     with pytest.raises(pa.ArenaError) as error:
         _emit("portable", (pa.Arena("tmp", lifetime="scratch", alignment=8),))
     assert str(error.value) == (
-        "arena 'tmp': expected an alignment of at least 16 for the activations of method 'stateful' "
-        "but found 8"
+        "arena 'tmp': expected an alignment of at least 16 for the activations of method "
+        "'stateful' but found 8"
     )
 
 

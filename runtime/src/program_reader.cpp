@@ -56,6 +56,9 @@ bool are_below(const flatbuffers::Vector<int32_t>* indices, size_t count) {
 
 bool is_resolvable(const wire::ExecutionPlan& plan, const wire::Chain& chain,
                    const wire::Instruction& instruction) {
+  if (instruction.instr_args() == nullptr) {
+    return false;
+  }
   const size_t values = size_of(plan.values());
   switch (instruction.instr_args_type()) {
     case wire::InstructionArguments::KernelCall: {

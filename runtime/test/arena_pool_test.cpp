@@ -82,7 +82,8 @@ TEST(ArenaPoolTest, CanBeReadBehindAnArenaOfWholePages) {
 TEST(ArenaPoolTest, NamesAnArenaThatIsTooLarge) {
   auto program = counter_program();
   auto& arena = *program.program_arenas->arenas[0];
-  for (const uint64_t size : {uint64_t{SIZE_MAX}, uint64_t{SIZE_MAX} / 2 + 1}) {
+  for (const uint64_t size :
+       {uint64_t{SIZE_MAX} - 64, uint64_t{SIZE_MAX} / 2}) {
     arena.size = size;
     FileBytes file = file_of(program);
     Finding finding;

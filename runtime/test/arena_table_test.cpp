@@ -191,6 +191,9 @@ TEST(ArenaTableTest, TellsWhetherAMethodRefersToWhatItHas) {
     return *plan.chains[0]->instructions[0]->instr_args.AsKernelCall();
   };
   EXPECT_TRUE(is_resolvable([](ExecutionPlanT&) {}));
+  EXPECT_FALSE(is_resolvable([](ExecutionPlanT& plan) {
+    plan.chains[0]->instructions[0]->instr_args.Reset();
+  }));
   for (const int32_t index : {-1, 3, 1 << 30}) {
     EXPECT_FALSE(
         is_resolvable([&](ExecutionPlanT& plan) { plan.inputs[0] = index; }));

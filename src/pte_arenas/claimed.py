@@ -149,6 +149,11 @@ def _text(raw: bytes | None) -> str:
 def _check_buffers(claimed: Sequence[ClaimedMemory], memory_id: int) -> None:
     """Memory that is shared has one size and one device."""
     first = claimed[0]
+    if first.buffer.size < 0:
+        raise InvalidProgramError(
+            f"{first.where}.non_const_buffer_sizes[{memory_id}]",
+            f"expected at least 0 but found {first.buffer.size}",
+        )
     if isinstance(first.buffer.device_type, int):
         raise ArenaError(
             f"{first.where}.non_const_buffer_device: expected cpu or cuda for memory id "

@@ -24,9 +24,9 @@ def load_program(source: str | os.PathLike[str] | bytes | bytearray | memoryview
             use, or the bytes of one.
 
     Raises:
-        InvalidProgramError: The program breaks a rule of docs/checks.md; or ExecuTorch, which checks
-            more than the rules, refuses it: then `where` is `program`, the message names its error
-            and the log says more.
+        InvalidProgramError: The program breaks a rule of docs/checks.md; or ExecuTorch, which
+            checks more than that, refuses it: then `where` is `program`, the message names its
+            error and the log says more.
         OSError: The file cannot be read.
     """
     if isinstance(source, (bytes, bytearray, memoryview)):
