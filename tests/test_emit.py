@@ -14,6 +14,7 @@ from against_eager import Model, emit
 from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
 from executorch.exir import to_edge_transform_and_lower
 from executorch.exir._serialize._program import deserialize_pte_binary
+from executorch.exir.lowered_backend_module import LoweredBackendModule
 from stateful_models import Counter
 from torch import Tensor, nn
 
@@ -80,28 +81,26 @@ def test_two_processes_write_the_same_bytes() -> None:
 
 
 @pytest.mark.parametrize("partitioner", ["portable", "xnnpack"])
-def test_weights_and_delegates_are_stored_as_stock_does(partitioner: str) -> None:
-    partitioners = [XnnpackPartitioner()] if partitioner == "xnnpack" else []
-    ours = emit(HEAVY, partitioners).buffer
+def test_weights_and_delegates_come_through(partitioner: str) -> None:
     module = Heavy()
     exported = pa.export(
         {name: pa.EntryPoint(getattr(module, name), args) for name, args in HEAVY.methods.items()},
         [pa.Arena("state", HEAVY.buffers)],
     )
-    unshared = pa.to_executorch(
-        to_edge_transform_and_lower(exported.programs, partitioner=partitioners or None)
-    ).buffer
+    partitioners = [XnnpackPartitioner()] if partitioner == "xnnpack" else None
+    edge = to_edge_transform_and_lower(exported.programs, partitioner=partitioners)
+    data = pa.to_executorch(edge, exported.arenas).buffer
     for weights in (module.linear.weight, module.linear.bias):
-        stored = weights.detach().numpy().tobytes()
-        assert ours.count(stored) == unshared.count(stored) <= 1
-    have, want = deserialize_pte_binary(ours), deserialize_pte_binary(unshared)
-    assert [delegate.data for delegate in have.program.backend_delegate_data] == [
-        delegate.data for delegate in want.program.backend_delegate_data
-    ]
-    assert len(have.program.backend_delegate_data) == (3 if partitioners else 0)
-    assert (have.named_data.buffers if have.named_data else None) == (
-        want.named_data.buffers if want.named_data else None
-    )
+        assert data.count(weights.detach().numpy().tobytes()) == 1
+    lowered = {
+        child.processed_bytes
+        for name in edge.methods
+        for child in edge.exported_program(name).graph_module.modules()
+        if isinstance(child, LoweredBackendModule)
+    }
+    assert bool(lowered) == (partitioner == "xnnpack")
+    stored = deserialize_pte_binary(data).program.backend_delegate_data
+    assert {delegate.data for delegate in stored} == lowered
 
 
 def test_initial_values_are_stored_once() -> None:

@@ -358,6 +358,26 @@ def test_private_copies_are_announced() -> None:
     assert warning.filename == __file__
 
 
+def test_a_method_may_do_nothing() -> None:
+    class Idle(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("a", torch.zeros(2, 3))
+            self.register_buffer("b", torch.zeros(2))
+
+        def idle(self) -> None:
+            self.a.t()
+
+        def step(self) -> Tensor:
+            self.b.add_(1.0)
+            return self.b * 1
+
+    module = Idle()
+    session = _run(pa.export({"idle": module.idle, "step": module.step}, [pa.Arena("s", ["*"])]))
+    assert session.execute("idle", ()) == [None]
+    _same(session.execute("step", ()), torch.ones(2))
+
+
 def test_two_roots_share_a_submodule() -> None:
     shared = Shared()
     forwarding, resetting = Forwarding(shared), Resetting(shared)

@@ -82,8 +82,8 @@ def divide(run: Run, layouts: Sequence[ArenaLayout]) -> None:
         if memory_id is None:
             continue
         separated = separate(run.module, memory_id, run.sizes[memory_id])
+        run.sizes[memory_id] = separated.own
         if separated.activations:
-            run.sizes[memory_id] = separated.own
             run.scratch[index] = separated
 
 
@@ -99,15 +99,33 @@ def _first_id(run: Run, layout: ArenaLayout) -> int | None:
     return found if want != ("cpu", 0) or found == 1 else None
 
 
-def fit(index: int, layout: ArenaLayout, arena: Arena, runs: Sequence[Run]) -> ArenaLayout:
-    """Returns the layout of an arena with its final size.
+def fit(
+    layouts: Sequence[ArenaLayout], arenas: Sequence[Arena], runs: Sequence[Run]
+) -> list[ArenaLayout]:
+    """Returns the layouts with their final sizes, after `divide`.
 
     Raises:
-        ArenaError: The arena is too small or too little aligned for what it has to hold.
+        ArenaError: An arena is too small or too little aligned for what it has to hold.
     """
+    padding = dict.fromkeys(range(len(layouts)), 0)
+    scratch: dict[int, dict[str, Separated]] = {index: {} for index in padding}
+    for run in runs:
+        behind = padding_behind(run.module)
+        for index in run.arenas():
+            padding[index] = max(padding[index], behind)
+        for index, separated in run.scratch.items():
+            scratch[index][run.method] = separated
+    return [
+        _fit(layout, arena, padding[index], scratch[index])
+        for index, (layout, arena) in enumerate(zip(layouts, arenas, strict=True))
+    ]
+
+
+def _fit(
+    layout: ArenaLayout, arena: Arena, padding: int, scratch: Mapping[str, Separated]
+) -> ArenaLayout:
     if layout.lifetime == "scratch":
-        return _fit_scratch(layout, arena, _scratch_bytes(index, layout, runs))
-    padding = max((padding_behind(run.module) for run in runs if index in run.arenas()), default=0)
+        return _fit_scratch(layout, arena, _scratch_bytes(layout, scratch))
     size = layout.size + padding if layout.size else 0
     if arena.capacity is not None and size > arena.capacity:
         raise ArenaError(
@@ -118,8 +136,7 @@ def fit(index: int, layout: ArenaLayout, arena: Arena, runs: Sequence[Run]) -> A
     return layout.model_copy(update={"size": size})
 
 
-def _scratch_bytes(index: int, layout: ArenaLayout, runs: Sequence[Run]) -> dict[str, int]:
-    used = {run.method: run.scratch[index] for run in runs if index in run.scratch}
+def _scratch_bytes(layout: ArenaLayout, used: Mapping[str, Separated]) -> dict[str, int]:
     for method, separated in used.items():
         alignment = max(spec.alignment for spec in separated.activations)
         if alignment > layout.alignment:

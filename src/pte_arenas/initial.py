@@ -54,10 +54,10 @@ class InitialValues:
 
 
 def _tensor_at(values: Sequence[Any], memory_id: int, offset: int) -> Tensor:
-    """The first tensor at a place: inputs come first, so it is the buffer and not a view of it."""
+    """The first tensor with bytes at a place: the buffer, which comes before its views."""
     for value in values:
         tensor = value.val
-        if isinstance(tensor, Tensor) and tensor.allocation_info is not None:
+        if isinstance(tensor, Tensor) and tensor.allocation_info and 0 not in tensor.sizes:
             at = tensor.allocation_info
             if (at.memory_id, at.memory_offset_high << 32 | at.memory_offset_low) == (
                 memory_id,

@@ -86,11 +86,11 @@ def place_new_values(module: GraphModule, states: Iterable[Node]) -> dict[Node, 
         By placeholder, the specs of the tensors that now live at the first byte of the buffer.
     """
     placed: dict[Node, list[Any]] = {}
+    graph = _Graph.of(module)  # stays right: only copies go, which nothing but the output reads
     for state in states:
         copies = [user for user in state.users if user.target is _COPY and user.args[0] is state]
         if len(copies) != 1 or copies[0].args[1] is state:
             continue
-        graph = _Graph.of(module)
         chain = _occupants(graph, state, copies[0])
         if not chain:
             continue

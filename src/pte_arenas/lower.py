@@ -123,7 +123,8 @@ def _copy_graph(graph: torch.fx.Graph) -> torch.fx.Graph:
 def _drop_inputs(graph: torch.fx.Graph, signature: ExportGraphSignature) -> None:
     """Drops the input of a method without inputs, and buffers that a method does not touch."""
     nodes = {node.name: node for node in graph.nodes if node.op == "placeholder"}
-    for spec in list(signature.input_specs):
+    specs = sorted(signature.input_specs, key=lambda spec: spec.arg.name != NO_INPUT)
+    for spec in specs:  # that of a method without inputs first
         node = nodes[spec.arg.name]
         untouched = spec.kind is InputKind.BUFFER and not node.users
         written = spec.target in signature.buffers_to_mutate.values()

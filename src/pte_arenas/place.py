@@ -173,10 +173,7 @@ class ArenaPlanning:
         """
         for run in self._runs:
             divide(run, self.layouts)
-        self.layouts = [
-            fit(index, layout, self._arenas[index], self._runs)
-            for index, layout in enumerate(self.layouts)
-        ]
+        self.layouts = fit(self.layouts, self._arenas, self._runs)
         return {run.method: bind(run, self.layouts, sized=self._sized) for run in self._runs}
 
 

@@ -64,9 +64,11 @@ def separate(module: GraphModule, memory_id: int, size: int) -> Separated:
     own = planned.kept(storage_spec(spec) for spec in _results_and_inputs(module))
     activations = [spec for spec in planned.specs if id(spec) not in own]
     rest = [spec for spec in planned.specs if id(spec) in own]
-    end = max((_span(spec)[1] for spec in planned.specs), default=0)
+    end = max((end for _, end in planned.spans.values()), default=0)
     padding = max(size - end, padding_behind(module))
-    return Separated(_close_up(rest, padding), _close_up(activations, padding), activations)
+    return Separated(
+        planned.close_up(rest, padding), planned.close_up(activations, padding), activations
+    )
 
 
 @dataclass
@@ -74,6 +76,7 @@ class _Planned:
     """The tensors of one memory id; views count as the tensor that they are views of."""
 
     specs: list[TensorSpec] = field(default_factory=list)
+    spans: dict[int, tuple[int, int]] = field(default_factory=dict)
     graphs: dict[int, set[int]] = field(default_factory=dict)
 
     @staticmethod
@@ -88,6 +91,8 @@ class _Planned:
                         continue
                     if id(spec) not in planned.graphs:
                         planned.specs.append(spec)
+                        begin = spec.mem_offset
+                        planned.spans[id(spec)] = (begin, begin + spec.allocated_memory)
                     planned.graphs.setdefault(id(spec), set()).add(id(graph_module))
         return planned
 
@@ -108,24 +113,21 @@ class _Planned:
         return kept
 
     def _share_bytes(self, one: TensorSpec, other: TensorSpec) -> bool:
-        if one.storage_base is other or other.storage_base is one:
-            return True
-        (begin, end), (other_begin, other_end) = _span(one), _span(other)
+        (begin, end), (other_begin, other_end) = self.spans[id(one)], self.spans[id(other)]
         if begin >= other_end or other_begin >= end:
             return False
         # Values pass between a graph and its branches as tensors, never by place.
         return bool(self.graphs[id(one)] & self.graphs[id(other)]) and _alive_together(one, other)
 
-
-def _close_up(specs: list[TensorSpec], padding: int) -> int:
-    """Closes the holes between tensors; returns the bytes that they take with the padding."""
-    if not specs:
-        return 0
-    alignment = max(max(spec.alignment, spec.dtype.itemsize) for spec in specs)
-    squeezed = squeeze(map(_span, specs), alignment)
-    for spec in specs:
-        spec.mem_offset = squeezed[spec.mem_offset]
-    return squeezed.end + padding
+    def close_up(self, specs: list[TensorSpec], padding: int) -> int:
+        """Closes the holes between tensors; returns the bytes that they take with the padding."""
+        if not specs:
+            return 0
+        alignment = max(max(spec.alignment, spec.dtype.itemsize) for spec in specs)
+        squeezed = squeeze((self.spans[id(spec)] for spec in specs), alignment)
+        for spec in specs:
+            spec.mem_offset = squeezed[spec.mem_offset]
+        return squeezed.end + padding
 
 
 def _results_and_inputs(module: GraphModule) -> Iterator[TensorSpec]:
@@ -181,10 +183,6 @@ def _branch_results(cond: Node, index: int) -> Iterator[Node]:
 def _specs(node: Node) -> list[TensorSpec]:
     leaves = pytree.tree_leaves(node.meta.get("spec"))
     return [leaf for leaf in leaves if isinstance(leaf, TensorSpec)]
-
-
-def _span(spec: TensorSpec) -> tuple[int, int]:
-    return spec.mem_offset, spec.mem_offset + spec.allocated_memory
 
 
 def _alive_together(one: TensorSpec, other: TensorSpec) -> bool:
