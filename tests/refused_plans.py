@@ -207,3 +207,18 @@ TENSORS = [
         id="initial-value",
     ),
 ]
+
+ENDS = [
+    refused(
+        "execution_plan[0].inputs[1]",
+        "expected a tensor outside scratch arena 'scratch' but found value 4 in it",
+        {f"{STEP}.inputs": [1, 4], f"{STEP}.outputs": [4]},
+        id="input-in-scratch",
+    ),
+    refused(
+        "execution_plan[0].outputs[3]",
+        "expected a tensor outside scratch arena 'scratch' but found value 4 in it",
+        {f"{STEP}.inputs": [0, -1, 99], f"{STEP}.outputs": [0, 2, 5, 4]},
+        id="output-in-scratch",
+    ),
+]

@@ -27,6 +27,7 @@ REFUSED = [
     *refused_arenas.SLOTS,
     *refused_plans.BINDINGS,
     *refused_plans.TENSORS,
+    *refused_plans.ENDS,
 ]
 
 S1 = "arenas[0].slots[1]"

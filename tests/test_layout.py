@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 from refused_arenas import ARENAS, SLOTS
-from refused_plans import BINDINGS, TENSORS
+from refused_plans import BINDINGS, ENDS, TENSORS
 
 import pte_arenas as pa
 from pte_arenas import read
@@ -86,7 +86,7 @@ def test_json_round_trip(layout: pa.ProgramLayout) -> None:
 REFUSED_BY_TYPE = {"literal_error", "string_type", "less_than", "greater_than_equal"}
 
 
-@pytest.mark.parametrize(("changes", "where", "message"), [*ARENAS, *SLOTS, *BINDINGS, *TENSORS])
+@pytest.mark.parametrize(("changes", "where", "message"), [*ARENAS, *SLOTS, *BINDINGS, *TENSORS, *ENDS])
 def test_no_layout_breaks_a_rule(changes: Changes, where: str, message: str) -> None:
     data = write(changed(changes))
     unchecked = read._read_program(Program.GetRootAs(data)).model_dump(warnings=False)

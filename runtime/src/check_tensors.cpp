@@ -68,7 +68,7 @@ class TensorCheck {
         return error;
       }
     }
-    return Error::Ok;
+    return check_ends();
   }
 
  private:
@@ -84,6 +84,40 @@ class TensorCheck {
       }
     }
     return BindingReader(nullptr);
+  }
+
+  /// Inputs and outputs are not scratch: another method may run before they
+  /// are used.
+  Error check_ends() const {
+    for (size_t i = 0; i < plan_.num_inputs(); ++i) {
+      ET_CHECK_OK_OR_RETURN_ERROR(check_end("].inputs[", i, plan_.input(i)));
+    }
+    for (size_t i = 0; i < plan_.num_outputs(); ++i) {
+      ET_CHECK_OK_OR_RETURN_ERROR(check_end("].outputs[", i, plan_.output(i)));
+    }
+    return Error::Ok;
+  }
+
+  Error check_end(const char* field, size_t i, int32_t value) const {
+    if (value < 0 || static_cast<size_t>(value) >= plan_.num_values()) {
+      return Error::Ok;  // for `is_resolvable()`
+    }
+    const PlannedTensorReader tensor =
+        plan_.planned_tensor(static_cast<size_t>(value));
+    const BindingReader binding = tensor.present()
+                                      ? binding_of(tensor.memory_id())
+                                      : BindingReader(nullptr);
+    if (!binding.present()) {
+      return Error::Ok;
+    }
+    const ArenaReader arena = arenas_.arena(binding.arena());
+    if (arena.lifetime() != 1) {
+      return Error::Ok;
+    }
+    write_path(finding_, "execution_plan[", uint64_t{m_}, field, uint64_t{i},
+               "]");
+    return refuse(finding_, "expected a tensor outside scratch arena ",
+                  Name{arena.name()}, " but found value ", value, " in it");
   }
 
   Error check_tensor(size_t v, const PlannedTensorReader& tensor,

@@ -343,6 +343,14 @@ int32_t PlanReader::input(size_t index) const {
   return as<wire::ExecutionPlan>(table_)->inputs()->Get(index);
 }
 
+size_t PlanReader::num_outputs() const {
+  return size_of(as<wire::ExecutionPlan>(table_)->outputs());
+}
+
+int32_t PlanReader::output(size_t index) const {
+  return as<wire::ExecutionPlan>(table_)->outputs()->Get(index);
+}
+
 bool PlanReader::is_mutated(int32_t value) const {
   const auto& plan = *as<wire::ExecutionPlan>(table_);
   for (size_t c = 0; c < size_of(plan.chains()); ++c) {

@@ -111,6 +111,9 @@ class PlanReader : public TableReader {
   size_t num_inputs() const;
   /// The value that an input is.
   int32_t input(size_t index) const;
+  size_t num_outputs() const;
+  /// The value that an output is.
+  int32_t output(size_t index) const;
   /// Whether an instruction mutates a value: calls an operator whose name ends
   /// as those in place do (`aten::copy_`) with it as the first argument.
   bool is_mutated(int32_t value) const;

@@ -148,11 +148,21 @@ class PlannedBuffer(_Layout):
 
 
 class MethodLayout(_Layout):
-    """A method's planned memory."""
+    """A method's planned memory.
+
+    Attributes:
+        name: Its name.
+        planned_buffers: By memory id, 1 first.
+        bindings: Memory ids that are arenas.
+        inputs: Which of its values are its inputs, by index.
+        outputs: Which of its values are its outputs, by index.
+    """
 
     name: Text
     planned_buffers: tuple[PlannedBuffer, ...] = ()
     bindings: tuple[ArenaBinding, ...] = ()
+    inputs: tuple[Int32, ...] = ()
+    outputs: tuple[Int32, ...] = ()
 
     @property
     def planned_bytes(self) -> int:

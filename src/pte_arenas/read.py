@@ -160,6 +160,8 @@ def _read_plan(plan: Any) -> MethodLayout:
         bindings=tuple(
             _read_binding(binding, tensors.pop(binding.MemoryId(), ())) for binding in bindings
         ),
+        inputs=numbers(plan.InputsAsNumpy()),
+        outputs=numbers(plan.OutputsAsNumpy()),
     )
 
 

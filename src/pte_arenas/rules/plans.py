@@ -39,6 +39,7 @@ def check_plan(where: str, method: MethodLayout, arenas: Sequence[ArenaLayout]) 
     ]
     for value, b, tensor in sorted(tensors, key=lambda entry: entry[:2]):
         _check_tensor(f"{where}.values[{value}]", tensor, rooms[b])
+    _check_ends(where, method, arenas)
 
 
 def _bound(
@@ -123,6 +124,24 @@ class _Room:
         """Whether these bytes lie in one slot; no bytes may also lie where one begins or ends."""
         nearest = bisect_right(self._begins, begin) - 1
         return nearest >= 0 and begin + nbytes <= self._ends[nearest]
+
+
+def _check_ends(where: str, method: MethodLayout, arenas: Sequence[ArenaLayout]) -> None:
+    """Inputs and outputs are not scratch: another method may run before they are used."""
+    scratch = {
+        tensor.value: arenas[binding.arena]
+        for binding in method.bindings
+        if arenas[binding.arena].lifetime == "scratch"
+        for tensor in binding.tensors
+    }
+    for field, values in (("inputs", method.inputs), ("outputs", method.outputs)):
+        for i, value in enumerate(values):
+            if value in scratch:
+                raise InvalidProgramError(
+                    f"{where}.{field}[{i}]",
+                    f"expected a tensor outside scratch arena {quoted(scratch[value].name)} "
+                    f"but found value {value} in it",
+                )
 
 
 def _check_tensor(where: str, tensor: BoundTensor, room: _Room) -> None:
