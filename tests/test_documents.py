@@ -50,3 +50,14 @@ def test_links_lead_to_files(document: Path) -> None:
     links = re.findall(r"\]\((?!https?:|#)([^)#]+)", document.read_text(encoding="utf-8"))
     missing = [link for link in links if not (document.parent / link).exists()]
     assert not missing
+
+
+def test_every_fault_has_a_test() -> None:
+    text = (ROOT / "docs" / "faults.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^\| (F\d+) \|", text, re.MULTILINE)
+    tests = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").glob("test_*.py"))
+    marks = re.findall(r"pytest\.mark\.fault\(([^)]*)\)", tests)
+    tested = {fault for mark in marks for fault in re.findall(r'"(F\d+)"', mark)}
+    tested |= set(re.findall(r'^ *(?:CONFIGS\[)?"(F\d+)\b[^"]*"\]?(?:: | = )', tests, re.MULTILINE))
+    assert len(listed) == len(set(listed)) > 0
+    assert set(listed) == tested

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 import re
+import sys
 import threading
 from typing import Any
 
 import pytest
 import torch
-from executorch.exir import to_edge_transform_and_lower
+from executorch.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
 from hypothesis import given
 from hypothesis import strategies as st
 from stateful_models import Counter, Forwarding, Hidden, NamedLikeInput, Resetting, Shared, Tied
@@ -136,6 +138,16 @@ def test_wrong_use_is_refused(make: Any, message: str) -> None:
             id="pattern",
         ),
         pytest.param(
+            {"buffers": 3},
+            "arena 's': expected buffers as a list of names but found 3",
+            id="no-patterns",
+        ),
+        pytest.param(
+            {"device": None},
+            "arena 's': expected a device such as 'cpu', 'cuda' or 'cuda:1' but found None",
+            id="no-device",
+        ),
+        pytest.param(
             {"alignment": "64"},
             "arena 's': expected an alignment that is a power of two up to 2147483648 but found "
             "'64'",
@@ -184,6 +196,7 @@ def test_arena_refuses(kwargs: dict[str, Any], message: str) -> None:
 HIDDEN = "make it a tensor and register it with register_buffer("
 
 
+@pytest.mark.fault("F36")
 @pytest.mark.parametrize(
     ("method", "message"),
     [
@@ -214,6 +227,7 @@ def test_f36_hidden_state_is_refused(method: str, message: str) -> None:
     assert torch.equal(module.plain, torch.zeros(2))
 
 
+@pytest.mark.fault("F36")
 @pytest.mark.parametrize("method", ["attribute", "view", "closure", "hook"])
 def test_f36_state_reached_by_another_way_is_refused(method: str) -> None:
     class Aliased(nn.Module):
@@ -284,6 +298,55 @@ def test_missing_arenas_are_refused() -> None:
         )
 
 
+def test_what_is_no_lowered_program_is_refused() -> None:
+    module = Counter()
+    exported = pa.export({"get": module.get}, [pa.Arena("s", ["state"])])
+    edge = to_edge_transform_and_lower(exported.programs)
+    refused: list[tuple[Any, Any, str]] = [
+        (
+            exported.programs,
+            exported.arenas,
+            "expected lowered programs (an EdgeProgramManager) but found dict; "
+            + "lower them with to_edge_transform_and_lower",
+        ),
+        (edge, exported, "expected a list of arenas but found an Exported; pass its .arenas"),
+        (edge, 3, "expected a list of arenas but found 3"),
+    ]
+    for programs, arenas, message in refused:
+        with pytest.raises(pa.ArenaError) as error:
+            pa.to_executorch(programs, arenas)
+        assert str(error.value) == message
+
+
+def test_lowered_programs_stay_as_they_are() -> None:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(2, 2)
+            self.register_buffer("a", torch.zeros(1, 2))
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.a.add_(self.linear(x))
+            return self.a * 1
+
+    exported = pa.export(
+        {"forward": pa.EntryPoint(Net(), (torch.ones(1, 2),))}, [pa.Arena("s", ["a"])]
+    )
+    edge = to_edge_transform_and_lower(exported.programs)
+    first = pa.to_executorch(edge, exported.arenas).buffer
+    folding = ExecutorchBackendConfig(do_quant_fusion_and_const_prop=True)
+    pa.to_executorch(edge, exported.arenas, folding)
+    assert pa.to_executorch(edge, exported.arenas).buffer == first
+    with pytest.raises(Exception, match=r"pte_arenas.*read"):
+        edge.to_executorch()
+    with pytest.raises(pa.ArenaError) as error:
+        pa.to_executorch(edge, exported.arenas)
+    assert str(error.value) == (
+        "forward: expected a lowered program but found one that edge.to_executorch() has worked "
+        "on, which changes it; lower the exported programs again"
+    )
+
+
 def test_entry_point_refuses() -> None:
     with pytest.raises(pa.ArenaError) as error:
         pa.EntryPoint(Counter().forward, torch.ones(2, 2))  # type: ignore[arg-type]
@@ -309,6 +372,7 @@ def test_a_root_inside_another_root() -> None:
         module.right.reset()
 
 
+@pytest.mark.fault("F14")
 def test_f14_assigned_parameter_is_refused() -> None:
     class Assigning(nn.Module):
         def __init__(self) -> None:
@@ -327,6 +391,7 @@ def test_f14_assigned_parameter_is_refused() -> None:
     )
 
 
+@pytest.mark.fault("F14")
 def test_f14_mutated_parameter_is_refused() -> None:
     class Mutating(nn.Module):
         def __init__(self) -> None:
@@ -344,6 +409,166 @@ def test_f14_mutated_parameter_is_refused() -> None:
         "forward: expected parameters to stay as they are but found that the method mutates "
         "'inner.weight'; state must be a buffer: register_buffer instead of a Parameter"
     )
+
+
+def test_a_dtype_that_files_do_not_have_is_refused() -> None:
+    class Complex(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("z", torch.zeros(2, dtype=torch.complex64))
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.z.copy_(x)
+            return x * 1
+
+    with pytest.raises(pa.ArenaError) as error:
+        pa.export({"forward": pa.EntryPoint(Complex(), (X,))}, [pa.Arena("s", ["z"])])
+    assert str(error.value) == (
+        "buffer 'z': expected a dtype that program files have but found complex64; keep it as "
+        "another one, such as the parts of complex numbers as floats (torch.view_as_real)"
+    )
+
+
+def test_a_branch_that_writes_is_refused() -> None:
+    class Branch(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("a", torch.zeros(2))
+
+        def forward(self, x: Tensor) -> Tensor:
+            def add(x: Tensor) -> Tensor:
+                self.a.add_(x)
+                return x * 1
+
+            return torch.cond(x.sum() > 0, add, lambda x: x * 2, (x,))
+
+    with pytest.raises(pa.ArenaError) as error:
+        pa.export({"forward": pa.EntryPoint(Branch(), (X,))}, [pa.Arena("s", ["a"])])
+    assert str(error.value) == (
+        "forward: expected branches and loop bodies to change no tensor from outside but found one "
+        "that does; return the new value from it, and write it to the buffer afterwards"
+    )
+
+
+@pytest.mark.fault("F14")
+@pytest.mark.parametrize("name", ["a", "p"])
+def test_writes_through_data_are_refused(name: str) -> None:
+    class Hides(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("a", torch.zeros(2))
+            self.p = nn.Parameter(torch.zeros(2))
+
+        def forward(self, x: Tensor) -> Tensor:
+            getattr(self, name).data.add_(x)
+            return getattr(self, name) * 1
+
+    with pytest.raises(pa.ArenaError) as error:
+        pa.export({"forward": pa.EntryPoint(Hides(), (X,))}, [pa.Arena("s", ["a"])])
+    assert str(error.value) == (
+        "forward: expected state to change through its buffer but found a write that export cannot "
+        "see, such as one through .data; use the buffer itself (self.state.add_(x)), and "
+        "register_buffer instead of a Parameter"
+    )
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="exceptions have no notes before 3.11")
+def test_errors_of_export_name_the_method() -> None:
+    class Decides(nn.Module):
+        def step(self, x: Tensor) -> Tensor:
+            return x * 2 if x.sum() > 0 else x
+
+    with pytest.raises(Exception, match="data-dependent") as error:
+        pa.export(_entries(Decides(), step=(X,)))
+    assert "while exporting method 'step'" in error.value.__notes__
+
+
+def test_a_compiled_module_is_refused() -> None:
+    with pytest.raises(pa.ArenaError) as error:
+        pa.export({"get": pa.EntryPoint(torch.compile(Counter()), (torch.ones(2, 2),))})
+    assert str(error.value) == (
+        "get: expected a module as it was written but found one that torch.compile made; give the "
+        "module that was compiled"
+    )
+
+
+@pytest.mark.parametrize(
+    ("values", "found"),
+    [
+        (torch.eye(2).to_sparse(), "layout torch.sparse_coo"),
+        (torch.zeros(2, device="meta"), "the meta device"),
+    ],
+)
+def test_buffers_without_dense_values_are_refused(values: Tensor, found: str) -> None:
+    module = Counter()
+    module.register_buffer("other", values)
+    with pytest.raises(pa.ArenaError) as error:
+        pa.export({"get": module.get}, [pa.Arena("s", ["state"])])
+    assert str(error.value) == (
+        f"buffer 'other': expected a dense tensor with values but found {found}; make it one, or "
+        f"take it out of the module"
+    )
+
+
+def test_quantised_weights_beside_state() -> None:
+    from torchao.quantization import Int8WeightOnlyConfig, quantize_
+
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(4, 4, bias=False)
+            self.register_buffer("a", torch.zeros(1, 4))
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.a.add_(self.linear(x))
+            return self.a * 1
+
+    module = Net().eval()
+    quantize_(module, Int8WeightOnlyConfig())
+    eager = copy.deepcopy(module)
+    x = torch.arange(4.0).view(1, 4)
+    exported = pa.export({"forward": pa.EntryPoint(module, (x,))}, [pa.Arena("s", ["a"])])
+    session = _run(exported)
+    for step in range(3):
+        (have,) = session.execute("forward", (x * step,))
+        torch.testing.assert_close(have, eager(x * step), rtol=1e-5, atol=1e-5)
+
+
+def test_lengths_and_items_fill_state() -> None:
+    class Lengths(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("n", torch.zeros((), dtype=torch.int64))
+            self.register_buffer("f", torch.zeros(2))
+
+        def prefill(self, x: Tensor) -> Tensor:
+            self.n.fill_(x.shape[0])
+            return x * 1
+
+        def item(self) -> Tensor:
+            self.f.fill_(self.n.item())
+            return self.f * 1
+
+    module, eager = Lengths(), Lengths()
+    length = torch.export.Dim("length", min=2, max=8)
+    exported = pa.export(
+        {
+            "prefill": pa.EntryPoint(
+                module.prefill, (torch.ones(3),), dynamic_shapes=({0: length},)
+            ),
+            "item": module.item,
+        },
+        [pa.Arena("s", ["n", "f"])],
+    )
+    session = _run(exported)
+    for size in (5, 8, 2):
+        _same(session.execute("prefill", (torch.ones(size),)), eager.prefill(torch.ones(size)))
+        _same(session.execute("item"), eager.item())
+
+
+def test_an_arena_that_finds_nothing_is_announced() -> None:
+    with pytest.warns(UserWarning, match="arena 's' holds nothing: no buffer is changed by one"):
+        pa.export({"get": Counter().get}, [pa.Arena("s")])
 
 
 def test_private_copies_are_announced() -> None:

@@ -14,6 +14,7 @@ from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPar
 from executorch.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
 from executorch.exir.passes import MemoryPlanningPass
 from executorch.exir.passes.init_mutable_pass import InitializedMutableBufferPass
+from faults import by_fault
 from stateful_models import (
     BroadcastWrites,
     Counter,
@@ -126,11 +127,12 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("partitioner", ["portable", "xnnpack"])
-@pytest.mark.parametrize("model", FAULTS.values(), ids=FAULTS.keys())
+@pytest.mark.parametrize("model", by_fault(FAULTS))
 def test_program_does_what_eager_does(model: Model, partitioner: str) -> None:
     check(model, partitioner=[XnnpackPartitioner()] if partitioner == "xnnpack" else ())
 
 
+@pytest.mark.fault("F24")
 def test_f24_keyword_named_like_a_buffer() -> None:
     module, eager = NamedLikeInput(), NamedLikeInput()
     exported = pa.export(
@@ -142,6 +144,7 @@ def test_f24_keyword_named_like_a_buffer() -> None:
         torch.testing.assert_close(have, eager.keyword(y=X * step), rtol=0, atol=0)
 
 
+@pytest.mark.fault("F30")
 def test_f30_example_is_the_buffer_itself() -> None:
     module, eager = TwoInputs(), TwoInputs()
     exported = pa.export(
@@ -154,6 +157,7 @@ def test_f30_example_is_the_buffer_itself() -> None:
     assert torch.equal(module.a, torch.zeros(2))
 
 
+@pytest.mark.fault("F6")
 @pytest.mark.parametrize("load_order", LOAD_ORDERS)
 def test_f6_python_shares(load_order: str) -> None:
     model = Model(Counter, COUNTER, repeated(("forward", (ONES,)), ("get", ())))
@@ -163,6 +167,7 @@ def test_f6_python_shares(load_order: str) -> None:
         program.load_method(name).execute(args)
 
 
+@pytest.mark.fault("F7")
 def test_f7_one_pass_for_several_programs() -> None:
     shared = MemoryPlanningPass(share_mutable_buffers=True)
     config = ExecutorchBackendConfig(memory_planning_pass=shared)
@@ -174,6 +179,7 @@ def test_f7_one_pass_for_several_programs() -> None:
     assert shared.share_mutable_buffers
 
 
+@pytest.mark.fault("F3")
 def test_f3_stock_init_pass_changes_nothing() -> None:
     config = ExecutorchBackendConfig(passes=[InitializedMutableBufferPass(["state"])])
     model = Model(Counter, COUNTER, [("forward", (ONES,)), ("forward", (ONES,)), ("get", ())])
@@ -181,6 +187,7 @@ def test_f3_stock_init_pass_changes_nothing() -> None:
     check_calls(model, program.session(), "reload")
 
 
+@pytest.mark.fault("F1")
 def test_f1_stock_file_has_private_memory() -> None:
     class Stateless(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Iterator
 from typing import Any
 
@@ -131,6 +132,8 @@ class Unsafe(nn.Module):
         super().__init__()
         self.register_buffer("k", torch.arange(12.0).view(3, 4))
         self.register_buffer("j", torch.ones(3, 4))
+        self.register_buffer("p", torch.tensor([1, 2, 0]))
+        self.register_buffer("c", torch.zeros(2, 3, 4))
 
     def old_clone_later(self, x: Tensor) -> Tensor:
         old = self.k.clone()
@@ -205,12 +208,36 @@ class Unsafe(nn.Module):
     def accumulate(self, x: Tensor) -> None:
         self.k.index_put_((torch.tensor([0, 0]),), x[:2], accumulate=True)
 
+    def rows_of_itself(self) -> None:
+        self.k.add_(1.0)
+        self.k[torch.tensor([1, 2, 0])] = self.k.clone()
+
+    def scattered_itself(self) -> None:
+        self.k.mul_(2.0)
+        self.k.scatter_(0, torch.tensor([[2, 0, 1, 0], [0, 1, 2, 1]]), self.k.clone())
+
+    def view_of_itself(self) -> None:
+        self.k.add_(1.0)
+        self.k[1:] = self.k.view(6, 2)[:4].reshape(2, 4).clone()
+
+    def inverted(self) -> None:
+        self.p.copy_(torch.scatter(self.p, 0, self.p, torch.arange(3)))
+
+    def new_for_two(self, x: Tensor) -> None:
+        self.j.copy_(x)
+        self.j.div_(2.0)
+        self.k = self.j * 2
+
+    def mask(self, x: Tensor) -> None:
+        self.k[x > 0] = 1.0
+
+    def apart(self, x: Tensor) -> None:
+        self.c[torch.arange(2), :, torch.tensor([2, 0])] = x[:2, :3]
+
 
 UNSAFE = {
-    name: ()
-    if name in ("swap", "shift", "reverse", "broadcast_of_itself", "softmax", "cumulative")
-    else (ROWS,)
-    for name in vars(Unsafe)
+    name: (ROWS,) if "x" in inspect.signature(method).parameters else ()
+    for name, method in vars(Unsafe).items()
     if not name.startswith("_")
 }
 
@@ -265,7 +292,7 @@ def test_stock_form_plans_and_copies_the_slot() -> None:
 def test_unsafe_updates_are_right() -> None:
     class Seen(Unsafe):
         def get(self) -> tuple[Tensor, ...]:
-            return self.k.clone(), self.j.clone()
+            return self.k.clone(), self.j.clone(), self.p.clone(), self.c.clone()
 
         def start(self) -> None:
             self.k.copy_(torch.arange(12.0).view(3, 4))

@@ -211,6 +211,7 @@ def test_the_verdicts_differ() -> None:
     assert len({json.dumps(eager(5.0, verdict)) for verdict in verdicts}) == 3
 
 
+@pytest.mark.fault("F3")
 def test_f3_our_loader_initialises_once() -> None:
     """F3: run twice, then load the reader."""
     data = cached()

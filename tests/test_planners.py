@@ -22,6 +22,7 @@ from executorch.exir.memory_planning import MemoryPlanningAlgorithmSuite, naive
 from executorch.exir.pass_base import PassResult
 from executorch.exir.passes import MemoryPlanningPass
 from executorch.exir.passes.init_mutable_pass import InitializedMutableBufferPass
+from faults import by_fault
 from stateful_models import NamedLikeInput
 from torch import Tensor, nn
 
@@ -184,7 +185,7 @@ CONFIGS["external constants"] = lambda: ExecutorchBackendConfig(external_constan
 
 
 @pytest.mark.parametrize("scratch", [(), ("tmp",)], ids=["state", "state and scratch"])
-@pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS.keys())
+@pytest.mark.parametrize("config", by_fault(CONFIGS))
 def test_values(config: Callable[[], ExecutorchBackendConfig], scratch: tuple[str, ...]) -> None:
     program = load_program(_emit(config(), MODEL.buffers, *scratch).buffer)
     for load_order in ("all_first", "lazy"):  # to reload a method restarts its own buffers
@@ -221,6 +222,7 @@ def _state_of(value: Any) -> Any:
     return type(value), _state_of(vars(value))
 
 
+@pytest.mark.fault("F7")
 @pytest.mark.parametrize("make", PASSES.values(), ids=PASSES.keys())
 def test_passes_stay_as_they_are(make: Callable[[], Any]) -> None:
     planning = make()
@@ -305,6 +307,7 @@ class Reinplaced(nn.Module):
         return v * 1, t * 2, t.index_put((self.p,), x, accumulate=True)
 
 
+@pytest.mark.fault("F23")
 @pytest.mark.parametrize("in_place", [True, False])
 def test_f23_reinplacing(in_place: bool) -> None:
     x = torch.tensor([7.0])

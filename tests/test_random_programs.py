@@ -14,7 +14,7 @@ from random_programs import generate
 import pte_arenas as pa
 from pte_arenas.runtime import load_program
 
-COUNT = int(os.environ.get("PTE_ARENAS_RANDOM_PROGRAMS", "80"))
+COUNT = int(os.environ.get("PTE_ARENAS_RANDOM_PROGRAMS", "200"))
 FIRST = int(os.environ.get("PTE_ARENAS_FIRST_PROGRAM", "0"))
 # Every pair of options meets within a few seeds, since all combinations take turns.
 COMBINATIONS = list(

@@ -13,6 +13,7 @@ from executorch.backends.xnnpack.quantizer.xnnpack_quantizer import (
 )
 from executorch.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
 from executorch.extension.llm.custom_ops import custom_ops  # noqa: F401  # registers operators
+from faults import by_fault
 from torch import Tensor, nn
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
@@ -103,6 +104,30 @@ class Branches(nn.Module):
         return y
 
 
+class LiveResults(nn.Module):
+    """Results of branches that are needed after other branches ran, also inside a branch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("a", torch.tensor([1.0, 2.0]))
+
+    def two(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        y = torch.cond(x.sum() > 0, lambda x, a: x + a, lambda x, a: x - a, (x, self.a))
+        z = torch.cond(x.sum() > 1, lambda x, a: x * a, lambda x, a: x / 2 + a, (x, self.a))
+        self.a.copy_(y)
+        return y, y + z
+
+    def inner(self, x: Tensor) -> Tensor:
+        def branch(x: Tensor, a: Tensor) -> Tensor:
+            y = torch.cond(x.sum() > 1, lambda x, a: x + a, lambda x, a: x - a, (x, a))
+            z = torch.cond(x.sum() > 3, lambda x, a: x * a, lambda x, a: x / 2, (x, a))
+            return y * 2 + z
+
+        y = torch.cond(x.sum() > 0, branch, lambda x, a: a * 3, (x, self.a))
+        self.a.sub_(1.0)
+        return y
+
+
 class Scanned(nn.Module):
     """State as the carry and as a constant of a scan, and inside a map."""
 
@@ -188,6 +213,17 @@ MODELS = {
         {"forward": (torch.ones(2),)},
         repeated(("forward", (torch.ones(2),)), ("forward", (-torch.ones(2),))),
     ),
+    "live results": Model(
+        LiveResults,
+        {"two": (torch.ones(2),), "inner": (torch.ones(2),)},
+        repeated(
+            *(
+                (name, (torch.full((2,), value),))
+                for value in (1.0, -1.0, 0.4, 2.0)
+                for name in ("two", "inner")
+            )
+        ),
+    ),
     "scan and map": Model(
         Scanned,
         {"scan": (SEQUENCE,), "map": (SEQUENCE,), "decay": ()},
@@ -203,7 +239,7 @@ MODELS = {
 
 
 @pytest.mark.parametrize("partitioner", ["portable", "xnnpack"])
-@pytest.mark.parametrize("model", MODELS.values(), ids=MODELS.keys())
+@pytest.mark.parametrize("model", by_fault(MODELS))
 def test_readers_see_live_state(model: Model, partitioner: str) -> None:
     emitted = emit(model, [XnnpackPartitioner()] if partitioner == "xnnpack" else [])
     check_calls(model, load_program(emitted.buffer).session())
@@ -215,6 +251,7 @@ def test_delegates_still_take_what_they_can() -> None:
     assert {"linear", "matmul", "online_sgd"} <= delegates
 
 
+@pytest.mark.fault("F29")
 @pytest.mark.parametrize("partitioner", ["portable", "xnnpack"])
 def test_f29_folding_keeps_state_live(partitioner: str) -> None:
     x = torch.ones(2)
@@ -229,6 +266,7 @@ def test_f29_folding_keeps_state_live(partitioner: str) -> None:
     check_calls(model, load_program(emit(model, partitioners, config=config).buffer).session())
 
 
+@pytest.mark.fault("F32")
 def test_quantised_methods_share_state() -> None:
     class Net(nn.Module):
         def __init__(self) -> None:

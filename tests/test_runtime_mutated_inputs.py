@@ -77,6 +77,7 @@ def whole(tensor: Tensor) -> Tensor:
     return torch.frombuffer(bytearray(storage.tolist()), dtype=torch.uint8)
 
 
+@pytest.mark.fault("F31")
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_the_caller_sees_the_change(session: Session, layout: str) -> None:
     eager = Mutating()
@@ -92,6 +93,7 @@ def test_the_caller_sees_the_change(session: Session, layout: str) -> None:
     assert torch.equal(X, torch.arange(6.0).reshape(2, 3))
 
 
+@pytest.mark.fault("F31")
 def test_several_inputs_change(session: Session) -> None:
     eager = Mutating()
     wish, have = ([layout() for layout in LAYOUTS.values()][:3] for _ in range(2))

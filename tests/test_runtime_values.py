@@ -112,6 +112,7 @@ def test_size_one_dimensions_may_have_any_stride() -> None:
     assert torch.equal(found, x + x)
 
 
+@pytest.mark.fault("F11")
 def test_inputs_are_set_every_time() -> None:
     """F11: the planner reuses the memory of an input that is no longer needed."""
     x = torch.ones(8)

@@ -126,6 +126,7 @@ def _emit(
     return pa.to_executorch(_lowered(backend), arenas, config)
 
 
+@pytest.mark.fault("F1", "F11", "F17")
 @pytest.mark.parametrize("arenas", ARENAS.values(), ids=ARENAS.keys())
 @pytest.mark.parametrize("backend", PARTITIONERS)
 def test_values(backend: str, arenas: Sequence[pa.Arena]) -> None:
@@ -134,6 +135,7 @@ def test_values(backend: str, arenas: Sequence[pa.Arena]) -> None:
         check_calls(MODEL, program.session(), load_order)
 
 
+@pytest.mark.fault("F10")
 @pytest.mark.parametrize("arenas", ARENAS.values(), ids=ARENAS.keys())
 @pytest.mark.parametrize("backend", PARTITIONERS)
 def test_f10_results_stay_when_other_methods_run(backend: str, arenas: Sequence[pa.Arena]) -> None:

@@ -112,6 +112,12 @@ class Target:
             ArenaError: It is neither a module nor a bound method of one.
         """
         target = entry.target
+        owner = target if isinstance(target, torch.nn.Module) else getattr(target, "__self__", None)
+        if isinstance(owner, torch._dynamo.OptimizedModule):
+            raise ArenaError(
+                f"{method}: expected a module as it was written but found one that torch.compile "
+                f"made; give the module that was compiled"
+            )
         if isinstance(target, torch.nn.Module):
             return Target(target, torch.nn.Module.__call__, inspect.signature(target.forward))
         owner, function = getattr(target, "__self__", None), getattr(target, "__func__", None)
@@ -144,7 +150,7 @@ def capture(
     args, kwargs = _fresh(entry.args), _fresh(dict(entry.kwargs))
     if not args and not kwargs:
         args = (torch.zeros(0),)
-    with torch.no_grad(), _AttributeErrors(method):
+    with torch.no_grad(), _ExportErrors(method):
         program = torch.export.export(
             shell, args, kwargs, dynamic_shapes=_shapes(entry), strict=False
         )
@@ -204,8 +210,8 @@ def _fresh(examples: Any) -> Any:
     return pytree.tree_map_only(torch.Tensor, lambda tensor: tensor.detach().clone(), examples)
 
 
-class _AttributeErrors:
-    """Turns torch.export's refusal of tensor attributes into ours."""
+class _ExportErrors:
+    """Turns torch.export's refusals of hidden state into ours; others get the method's name."""
 
     def __init__(self, method: str) -> None:
         self._method = method
@@ -220,3 +226,11 @@ class _AttributeErrors:
                 f"assigns tensors to attributes ({error}); register them with register_buffer in "
                 f"__init__"
             ) from error
+        if isinstance(error, Exception) and "fake tensor" in str(error):
+            raise ArenaError(
+                f"{self._method}: expected state to change through its buffer but found a write "
+                f"that export cannot see, such as one through .data; use the buffer itself "
+                f"(self.state.add_(x)), and register_buffer instead of a Parameter"
+            ) from error
+        if isinstance(error, Exception) and hasattr(error, "add_note"):  # Python 3.11
+            error.add_note(f"while exporting method {self._method!r}")

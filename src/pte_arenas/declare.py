@@ -64,6 +64,10 @@ class Arena:
                 f"{where}: expected buffers as a list of names but found the string "
                 f"{self.buffers!r}; write [{self.buffers!r}]"
             )
+        if self.buffers is not None and not isinstance(self.buffers, Iterable):
+            raise ArenaError(
+                f"{where}: expected buffers as a list of names but found {self.buffers!r}"
+            )
         if self.buffers is not None:
             object.__setattr__(self, "buffers", tuple(self.buffers))
             for pattern in self.buffers:
@@ -83,7 +87,8 @@ class Arena:
             raise ArenaError(
                 f"{where}: expected initial 'values' or 'zeros' but found {self.initial!r}"
             )
-        if not _DEVICE.fullmatch(self.device) or self.device_index > _LARGEST_INDEX:
+        named = isinstance(self.device, str) and _DEVICE.fullmatch(self.device)
+        if not named or self.device_index > _LARGEST_INDEX:
             raise ArenaError(
                 f"{where}: expected a device such as 'cpu', 'cuda' or 'cuda:1' but found "
                 f"{self.device!r}"

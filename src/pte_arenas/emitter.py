@@ -26,7 +26,12 @@ from pte_arenas.normalize import user_name
 from pte_arenas.place import ArenaPlanning
 from pte_arenas.plan import Block, plan_arena
 from pte_arenas.splice import splice_program
-from pte_arenas.unprepared import check_complete, check_not_swallowed, share_by_name
+from pte_arenas.unprepared import (
+    check_complete,
+    check_not_swallowed,
+    check_untouched,
+    share_by_name,
+)
 
 
 class ArenaProgramManager(ExecutorchProgramManager):  # type: ignore[misc]  # untyped
@@ -80,7 +85,13 @@ def to_executorch(
         ArenaError: The arenas do not fit the programs, exceed their capacity, or cannot do without
             a runtime that knows them.
     """
+    if not isinstance(edge, EdgeProgramManager):
+        raise ArenaError(
+            f"expected lowered programs (an EdgeProgramManager) but found {type(edge).__name__}; "
+            f"lower them with to_edge_transform_and_lower"
+        )
     edge_programs = _exir.edge_programs(edge)
+    check_untouched(edge_programs)
     arenas = share_by_name(arenas, edge_programs)
     check_complete(arenas, edge_programs)
     check_not_swallowed(arenas, edge_programs)

@@ -13,9 +13,11 @@ from torch.export.graph_signature import InputKind, OutputKind
 
 from pte_arenas import normalize
 from pte_arenas.capture import ModuleCopies, Target, capture
+from pte_arenas.control_flow import check_bodies
 from pte_arenas.declare import Arena, EntryPoint, assign_buffers, check_declarations
+from pte_arenas.dtypes import DTYPES
 from pte_arenas.errors import ArenaError
-from pte_arenas.state import Buffer, Buffers
+from pte_arenas.state import Buffer, Buffers, addresses
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,15 @@ class SharedBuffer:
     name: str
     values: torch.Tensor
     fqns: Mapping[str, str]
+
+    def __post_init__(self) -> None:
+        dtype = str(self.values.dtype).removeprefix("torch.")
+        if dtype not in DTYPES:
+            raise ArenaError(
+                f"buffer {self.name!r}: expected a dtype that program files have but found "
+                f"{dtype}; keep it as another one, such as the parts of complex numbers as floats "
+                f"(torch.view_as_real)"
+            )
 
 
 @dataclass(frozen=True)
@@ -103,6 +114,7 @@ def export(entry_points: Mapping[str, EntryPoint | Any], arenas: Sequence[Arena]
     for method in methods:
         _check_aliases(method, roots, [buffer for buffer in buffers.all if id(buffer) in state])
         _normalize(method, buffers, state, {id(buffer) for buffer in declared.values()})
+    _warn_empty(arenas, layout)
     return Exported(
         {method.name: method.program for method in methods},
         tuple(
@@ -175,18 +187,29 @@ def _warn_private(
         )
 
 
+def _warn_empty(arenas: Sequence[Arena], layout: Mapping[str, list[str]]) -> None:
+    for arena in arenas:
+        if arena.lifetime == "state" and arena.buffers is None and not layout[arena.name]:
+            warnings.warn(
+                f"arena {arena.name!r} holds nothing: no buffer is changed by one method and used "
+                f"by another; name its buffers with buffers=[...]",
+                UserWarning,
+                stacklevel=3,
+            )
+
+
 def _check_aliases(method: _Method, roots: list[torch.nn.Module], state: list[Buffer]) -> None:
     """Refuses state that is also reached through something export takes for constant."""
     memory = {
-        tensor.untyped_storage().data_ptr(): buffer.name
+        address: buffer.name
         for buffer in state
         for tensor in (buffer.base, *buffer.tensors, buffer.values)
-        if tensor.numel()
+        for address in addresses(tensor)
     }
     for spec in method.program.graph_signature.input_specs:
         constant = method.program.constants.get(spec.target or "")
         if spec.kind is InputKind.CONSTANT_TENSOR and isinstance(constant, torch.Tensor):
-            name = memory.get(constant.untyped_storage().data_ptr())
+            name = next((memory[at] for at in addresses(constant) if at in memory), None)
             if name is not None:
                 raise ArenaError(
                     f"{method.name}: expected buffer {name!r} to be read through the module but "
@@ -195,7 +218,7 @@ def _check_aliases(method: _Method, roots: list[torch.nn.Module], state: list[Bu
                     f"register the attribute with register_buffer"
                 )
     for name, parameter in roots[method.root].named_parameters():
-        shared = memory.get(parameter.untyped_storage().data_ptr())
+        shared = next((memory[at] for at in addresses(parameter) if at in memory), None)
         if shared is not None:
             raise ArenaError(
                 f"buffer {shared!r}: expected state with memory of its own but found that it "
@@ -210,6 +233,7 @@ def _normalize(method: _Method, buffers: Buffers, state: set[int], declared: set
             if buffer.conflict is not None:
                 raise ArenaError(buffer.conflict)
             normalize.merge_tied(method.program, method.root, buffer)
+    check_bodies(method.name, method.program)
     normalize.spell_out_writes(method.program)
     method.program = program = normalize.functionalize(method.program)
     normalize.simplify_scatters(program)

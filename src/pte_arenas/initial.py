@@ -40,10 +40,13 @@ class InitialValues:
             private: Method, memory id, offset and values of each private mutable buffer.
         """
         plans = {plan.name: plan for plan in output.program.execution_plan}
+        tensors: dict[str, dict[tuple[int, int], Tensor]] = {}
         for method, memory_id, offset, values in private:
             index = self.index(values)
             if index:
-                _tensor_at(plans[method].values, memory_id, offset).data_buffer_idx = index
+                if method not in tensors:
+                    tensors[method] = _tensors_by_place(plans[method].values)
+                tensors[method][memory_id, offset].data_buffer_idx = index
         if output.mutable_data is not None:
             raise ArenaError(
                 "expected no other initial values in the program but found "
@@ -53,18 +56,16 @@ class InitialValues:
             output.mutable_data = [Buffer(storage=value) for value in self._values]
 
 
-def _tensor_at(values: Sequence[Any], memory_id: int, offset: int) -> Tensor:
-    """The first tensor with bytes at a place: the buffer, which comes before its views."""
+def _tensors_by_place(values: Sequence[Any]) -> dict[tuple[int, int], Tensor]:
+    """By place, the first tensor with bytes there: a buffer comes before its views."""
+    tensors: dict[tuple[int, int], Tensor] = {}
     for value in values:
         tensor = value.val
         if isinstance(tensor, Tensor) and tensor.allocation_info and 0 not in tensor.sizes:
             at = tensor.allocation_info
-            if (at.memory_id, at.memory_offset_high << 32 | at.memory_offset_low) == (
-                memory_id,
-                offset,
-            ):
-                return tensor
-    raise AssertionError(f"expected a tensor at byte {offset} of memory id {memory_id}")
+            offset = at.memory_offset_high << 32 | at.memory_offset_low
+            tensors.setdefault((at.memory_id, offset), tensor)
+    return tensors
 
 
 def private_values(

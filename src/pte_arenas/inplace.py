@@ -8,8 +8,8 @@ itself, and the copy goes away, where the order of the instructions proves that 
    that are placed in it, the last of which is the new value.
 2. Everything that reads an occupant, or a view of it, runs before the next occupant is computed.
    Only an operator that reads an element before it writes the same element (element-wise ones on
-   equal sizes and dtype, and scatters of this package into their first argument) may itself read
-   the occupant that it replaces.
+   equal sizes and dtype, and scatters of this package into their first argument if it is no other
+   argument as well) may itself read the occupant that it replaces.
 3. No occupant, nor a view of one, is a result of the method, and none but operators with one output
    and delegates write one.
 4. No operator mutates the buffer in any other way.
@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,6 +31,7 @@ from executorch.exir.delegate import executorch_call_delegate
 from executorch.exir.operator.convert import get_out_args_from_opoverload
 from executorch.exir.schema import TensorShapeDynamism
 from torch.fx import GraphModule, Node
+from torch.fx.node import map_arg
 
 _COPY = torch.ops.aten.copy_.default
 _GETITEM = operator.getitem
@@ -86,7 +87,8 @@ def place_new_values(module: GraphModule, states: Iterable[Node]) -> dict[Node, 
         By placeholder, the specs of the tensors that now live at the first byte of the buffer.
     """
     placed: dict[Node, list[Any]] = {}
-    graph = _Graph.of(module)  # stays right: only copies go, which nothing but the output reads
+    graph = _Graph.of(module)
+    dropped: dict[Node, Any] = {}  # nothing but the output reads these copies
     for state in states:
         copies = [user for user in state.users if user.target is _COPY and user.args[0] is state]
         if len(copies) != 1 or copies[0].args[1] is state:
@@ -95,25 +97,25 @@ def place_new_values(module: GraphModule, states: Iterable[Node]) -> dict[Node, 
         if not chain:
             continue
         placed[state] = [spec for node in chain for spec in [_spec(node)] if spec is not None]
-        _drop(copies[0])
+        dropped[copies[0]] = copies[0].args[1]
     if placed:
+        _drop(module.graph.output_node(), dropped)
         module.recompile()
     return placed
 
 
-def _drop(copy: Node) -> None:
-    """Takes out a copy whose source is in its destination already."""
-    value: Any = copy.args[1]
-    output = copy.graph.output_node()
-    results = output.args[0]
+def _drop(output: Node, copies: Mapping[Node, Any]) -> None:
+    """Takes out copies whose sources, given with them, are in their destinations already."""
+    results: Any = output.args[0]
     specs = output.meta.get("spec")
     if isinstance(results, (list, tuple)) and isinstance(specs, (list, tuple)):
         output.meta["spec"] = type(specs)(
-            value.meta["spec"] if result is copy else spec
+            copies[result].meta["spec"] if result in copies else spec
             for result, spec in zip(results, specs, strict=True)
         )
-    copy.replace_all_uses_with(value)
-    copy.graph.erase_node(copy)
+    output.args = (map_arg(results, lambda result: copies.get(result, result)),)
+    for copy in copies:
+        copy.graph.erase_node(copy)
 
 
 def _occupants(graph: _Graph, state: Node, copy: Node) -> list[Node]:
@@ -197,7 +199,9 @@ def _aliasable(node: Node) -> list[Node]:
         return []
     name = node.target._schema.name
     if name in SCATTERS:
-        return [node.args[0]] if isinstance(node.args[0], Node) else []
+        # What it reads besides the first argument, it reads while it writes.
+        once = sum(argument is node.args[0] for argument in _arguments(node)) == 1
+        return [node.args[0]] if isinstance(node.args[0], Node) and once else []
     if not _is_pointwise(name):
         return []
     spec = node.meta.get("spec")
@@ -208,6 +212,13 @@ def _aliasable(node: Node) -> list[Node]:
         and not isinstance(spec, (list, tuple))
         and _same_layout(argument.meta.get("spec"), spec)
     ]
+
+
+def _arguments(node: Node) -> list[Node]:
+    """The nodes among a node's arguments, as often as they are there."""
+    arguments: list[Node] = []
+    map_arg(node.args, arguments.append)
+    return arguments
 
 
 def _same_layout(one: Any, other: Any) -> bool:
@@ -237,11 +248,10 @@ def _mutates(user: Node, member: Node) -> bool:
     """Whether an operator writes to an argument that is not its output."""
     if not isinstance(user.target, torch._ops.OpOverload):
         return False
-    outputs = set(get_out_args_from_opoverload(user.target))
     for index, argument in enumerate(user.target._schema.arguments):
         value = user.args[index] if index < len(user.args) else user.kwargs.get(argument.name)
         written = argument.alias_info is not None and argument.alias_info.is_write
-        if written and argument.name not in outputs and value is member:
+        if written and not argument.is_out and value is member:
             return True
     return False
 

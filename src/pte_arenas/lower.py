@@ -20,6 +20,7 @@ from torch.fx import GraphModule, Node
 from torch.utils import _pytree as pytree
 
 from pte_arenas.capture import NO_INPUT
+from pte_arenas.control_flow import keep_results
 from pte_arenas.markers import READ, WRITE
 from pte_arenas.scatters import use_scatters
 
@@ -52,6 +53,7 @@ def lower(program: ExportedProgram, *, dim_order: bool, in_place: bool) -> Expor
             node.replace_all_uses_with(node.args[0])
             graph.erase_node(node)
     insert_copy = _copy_in_dim_order if dim_order else _copy
+    keep_results(module, insert_copy)
     _keep_old_values(graph, insert_copy)
     _separate_results(graph, signature, insert_copy)
     for node in list(graph.nodes):
@@ -73,11 +75,11 @@ def lower(program: ExportedProgram, *, dim_order: bool, in_place: bool) -> Expor
         root=module,
         graph=graph,
         graph_signature=signature,
-        state_dict=program.state_dict,
+        state_dict=dict(program.state_dict),
         range_constraints=program.range_constraints,
         module_call_graph=call_graph,
         example_inputs=inputs,
-        constants=program.constants,
+        constants=dict(program.constants),
         verifiers=[program.verifier],
     )
 
@@ -85,14 +87,15 @@ def lower(program: ExportedProgram, *, dim_order: bool, in_place: bool) -> Expor
 def shared_buffers(program: ExportedProgram) -> list[str]:
     """Returns the names of the buffers that an arena held when a program was exported."""
     signature = program.graph_signature
+    buffers, mutated = signature.inputs_to_buffers, signature.buffers_to_mutate
     names = []
     for node in program.graph.nodes:
         if node.op != "call_function" or not any(node.args[1:2]):
             continue
         if node.target in _READS:
-            names.append(signature.inputs_to_buffers[node.args[0].name])
-        elif node.target in _WRITES and node.name in signature.buffers_to_mutate:
-            names.append(signature.buffers_to_mutate[node.name])
+            names.append(buffers[node.args[0].name])
+        elif node.target in _WRITES and node.name in mutated:
+            names.append(mutated[node.name])
     return names
 
 
@@ -124,10 +127,11 @@ def _drop_inputs(graph: torch.fx.Graph, signature: ExportGraphSignature) -> None
     """Drops the input of a method without inputs, and buffers that a method does not touch."""
     nodes = {node.name: node for node in graph.nodes if node.op == "placeholder"}
     specs = sorted(signature.input_specs, key=lambda spec: spec.arg.name != NO_INPUT)
+    mutated = set(signature.buffers_to_mutate.values())
     for spec in specs:  # that of a method without inputs first
         node = nodes[spec.arg.name]
         untouched = spec.kind is InputKind.BUFFER and not node.users
-        written = spec.target in signature.buffers_to_mutate.values()
+        written = spec.target in mutated
         # Stock planning fails on a method that does nothing and has no input of any kind.
         nothing_else = len(signature.input_specs) == 1 and node.next.op == "output"
         if spec.arg.name == NO_INPUT or (untouched and not written and not nothing_else):

@@ -46,8 +46,8 @@ def mutated_buffers(method: str, program: ExportedProgram) -> set[str]:
     """
     inputs = {spec.arg.name: spec for spec in program.graph_signature.input_specs}
     mutated: set[str] = set()
-    for written in _written(program.graph_module):
-        base = _base(written)
+    for written in written_in(program.graph_module):
+        base = base_of(written)
         spec = inputs.get(base.name) if base.op == "placeholder" else None
         if spec is None or spec.target is None:
             continue
@@ -127,11 +127,12 @@ def spell_out_writes(program: ExportedProgram) -> None:
             continue
         destination = node.args[0]
         fills = node.target in _SCALAR_FILLS
-        if fills and not all(isinstance(size, int) for size in destination.meta["val"].shape):
+        known = (*destination.meta["val"].shape, *node.args[1:])
+        if fills and not all(isinstance(number, (int, float)) for number in known):
             continue  # lowering gets these right, only less exactly what they read
         with graph.inserting_before(node):
             value = _written_value(node, destination.meta["val"])
-            base = _base(value)
+            base = base_of(value)
             if base.op == "placeholder" or base in taken:
                 value = _call(WRITE, value)
             taken.add(base)
@@ -196,7 +197,7 @@ def drop_clones(program: ExportedProgram) -> None:
     """
     graph = program.graph
     for node in list(graph.nodes):
-        if node.target is not _aten.clone.default or _base(node.args[0]).op == "placeholder":
+        if node.target is not _aten.clone.default or base_of(node.args[0]).op == "placeholder":
             continue
         source = node.args[0]
         if node.meta["val"].stride() == source.meta["val"].stride():
@@ -280,7 +281,7 @@ def user_name(name: str) -> str:
     return name.removesuffix(_RENAMED)
 
 
-def _written(module: torch.fx.GraphModule) -> Iterator[Node]:
+def written_in(module: torch.fx.GraphModule) -> Iterator[Node]:
     """Yields every node that some operator of the graph writes to."""
     for node in module.graph.nodes:
         if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
@@ -290,7 +291,7 @@ def _written(module: torch.fx.GraphModule) -> Iterator[Node]:
                 yield from (item for item in _nodes(value))
 
 
-def _base(node: Any) -> Node:
+def base_of(node: Any) -> Node:
     """Follows views back to the tensor whose memory a node has."""
     while node.op == "call_function":
         if getattr(node.target, "__name__", "") == "getitem":

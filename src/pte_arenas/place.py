@@ -133,15 +133,17 @@ class ArenaPlanning:
         """The placeholders of shared buffers; notes a method's own mutable buffers in the run."""
         places = self._places.get(run.method, {})
         states: dict[Node, Place] = {}
+        names = signature.inputs_to_buffers
+        mutated = set(signature.buffers_to_mutate.values())
         for node in run.module.graph.nodes:
-            fqn = _buffer_name(node, signature)
-            if fqn is None:
+            fqn = names.get(node.name)
+            if node.op != "placeholder" or "spec" not in node.meta or fqn is None:
                 continue
             node.meta.pop("et_init_buffer", None)  # initial values are emitted by this package
             if fqn in places:
                 node.meta.pop("constant_tag", None)  # not a constant, whatever this method does
                 states[node] = places[fqn]
-            elif fqn in signature.buffers_to_mutate.values():
+            elif fqn in mutated:
                 run.private[fqn] = node.meta["spec"]
         return states
 
@@ -157,8 +159,9 @@ class ArenaPlanning:
     def _check_devices(
         self, method: str, states: Mapping[Node, Place], signature: ExportGraphSignature
     ) -> None:
+        names = signature.inputs_to_buffers
         for node, place in states.items():
-            arena, fqn = self.layouts[place.arena], signature.inputs_to_buffers[node.name]
+            arena, fqn = self.layouts[place.arena], names[node.name]
             if arena.device_type == "cpu":
                 if self._plans_devices:
                     self.warnings += copies_to_devices(method, fqn, node, arena)
@@ -191,12 +194,6 @@ class _ArenaPlanningPass:
 
     def __setattr__(self, name: str, value: Any) -> None:
         setattr(self._pass, name, value)
-
-
-def _buffer_name(node: Node, signature: ExportGraphSignature) -> str | None:
-    if node.op != "placeholder" or "spec" not in node.meta:
-        return None
-    return signature.inputs_to_buffers.get(node.name)
 
 
 def _forget_unused_results(module: GraphModule) -> None:

@@ -54,8 +54,7 @@ def use_scatters(value: Node) -> None:
     node: Any = value
     while isinstance(node, Node) and node.op == "call_function":
         if node.target in _REPLACEMENTS:
-            accumulates = node.target is _EDGE.aten.index_put.default and len(node.args) > 3
-            if accumulates and node.args[3]:
+            if node.target is _EDGE.aten.index_put.default and not _is_simple(node):
                 return
             state: Any = node.args[0]
             if state.meta["val"].dtype != _source(node).meta["val"].dtype:
@@ -66,6 +65,17 @@ def use_scatters(value: Node) -> None:
         ):
             return
         node = node.args[0]
+
+
+def _is_simple(node: Node) -> bool:
+    """Whether an index_put is one that the kernel does: integers for adjoining dimensions."""
+    indices: Any = node.args[1]
+    dims = [dim for dim, index in enumerate(indices) if index is not None]
+    return (
+        not any(node.args[3:])  # accumulate
+        and dims == list(range(dims[0], dims[-1] + 1))
+        and all(indices[dim].meta["val"].dtype in (torch.int64, torch.int32) for dim in dims)
+    )
 
 
 def _source(node: Node) -> Any:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import torch
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from pte_arenas.errors import ArenaError
 from pte_arenas.views import View, view_steps
@@ -52,6 +53,8 @@ class Buffers:
             for index, root in enumerate(roots)
             for name, tensor in root.named_buffers(remove_duplicate=False)
         ]
+        for _, name, tensor in members:
+            _check_dense(name, tensor)
         self.all = [_tie(group) for group in _groups(members)]
         self._of_name: dict[tuple[int, str], Buffer] = {}
         for buffer in self.all:
@@ -105,6 +108,25 @@ class Buffers:
         return buffer
 
 
+def addresses(tensor: torch.Tensor) -> list[int]:
+    """Where the memory of a tensor begins, and of those that a wrapper such as torchao's holds."""
+    if is_traceable_wrapper_subclass(tensor):
+        names, _ = tensor.__tensor_flatten__()
+        return [at for name in names for at in addresses(getattr(tensor, name))]
+    if tensor.layout is not torch.strided or not tensor.numel():
+        return []
+    return [tensor.untyped_storage().data_ptr()]
+
+
+def _check_dense(name: str, tensor: torch.Tensor) -> None:
+    if tensor.layout is not torch.strided or tensor.device.type == "meta":
+        found = "the meta device" if tensor.device.type == "meta" else f"layout {tensor.layout}"
+        raise ArenaError(
+            f"buffer {name!r}: expected a dense tensor with values but found {found}; make it one, "
+            f"or take it out of the module"
+        )
+
+
 _Member = tuple[int, str, torch.Tensor]
 
 
@@ -114,7 +136,7 @@ def _groups(members: list[_Member]) -> list[list[_Member]]:
     by_storage: dict[object, list[list[_Member]]] = {}
     for member in members:
         tensor = member[2]
-        address = tensor.untyped_storage().data_ptr()
+        address = next(iter(addresses(tensor)), None)
         near = by_storage.setdefault(address or id(tensor), [])
         meeting = [group for group in near if any(_overlap(tensor, other) for _, _, other in group)]
         for group in meeting[1:]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import torch
 from executorch.exir.lowered_backend_module import LoweredBackendModule
@@ -11,8 +11,22 @@ from torch.export.graph_signature import InputKind
 
 from pte_arenas.declare import Arena, assign_buffers
 from pte_arenas.errors import ArenaError
-from pte_arenas.exporter import SharedArena, SharedBuffer
+from pte_arenas.exporter import Exported, SharedArena, SharedBuffer
 from pte_arenas.lower import shared_buffers
+
+
+def check_untouched(programs: Mapping[str, ExportedProgram]) -> None:
+    """Checks that stock emission has not worked on the programs; it leaves them half changed.
+
+    Raises:
+        ArenaError: It has.
+    """
+    for method, program in programs.items():
+        if any(node.target is torch.ops.aten.copy_.default for node in program.graph.nodes):
+            raise ArenaError(
+                f"{method}: expected a lowered program but found one that edge.to_executorch() has "
+                f"worked on, which changes it; lower the exported programs again"
+            )
 
 
 def share_by_name(
@@ -26,6 +40,10 @@ def share_by_name(
         ArenaError: A buffer differs between methods, is not contiguous, or a pattern matches
             nothing.
     """
+    if isinstance(arenas, Exported):
+        raise ArenaError("expected a list of arenas but found an Exported; pass its .arenas")
+    if not isinstance(arenas, Iterable):
+        raise ArenaError(f"expected a list of arenas but found {arenas!r}")
     for arena in arenas:
         if not isinstance(arena, (Arena, SharedArena)):
             raise ArenaError(f"expected arenas but found {arena!r}")
