@@ -306,8 +306,10 @@ def test_what_is_no_lowered_program_is_refused() -> None:
         (
             exported.programs,
             exported.arenas,
-            "expected lowered programs (an EdgeProgramManager) but found dict; "
-            + "lower them with to_edge_transform_and_lower",
+            (
+                "expected lowered programs (an EdgeProgramManager) but found dict; lower them with "
+                "to_edge_transform_and_lower"
+            ),
         ),
         (edge, exported, "expected a list of arenas but found an Exported; pass its .arenas"),
         (edge, 3, "expected a list of arenas but found 3"),
