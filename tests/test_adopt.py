@@ -242,6 +242,11 @@ def test_a_file_with_arenas_is_refused(tmp_path: Path, new: Path) -> None:
             id="activations",
         ),
         pytest.param(
+            {"memory_id": "2"},
+            "memory_id: expected at least 2 but found '2'; memory id 1 holds activations",
+            id="no-number",
+        ),
+        pytest.param(
             {"memory_id": 3},
             "memory_id: expected one with tensors in it but found 3; the methods plan 1, 2",
             id="missing",

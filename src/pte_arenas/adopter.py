@@ -66,9 +66,9 @@ def adopt(
         InvalidProgramError: The old file breaks a rule of docs/checks.md.
         OSError: A file cannot be read or written.
     """
-    if memory_id < 2:
+    if not isinstance(memory_id, int) or memory_id < 2:
         raise ArenaError(
-            f"memory_id: expected at least 2 but found {memory_id}; memory id 1 holds activations"
+            f"memory_id: expected at least 2 but found {memory_id!r}; memory id 1 holds activations"
         )
     data = old if isinstance(old, bytes) else mapped(Path(old))
     layout = layout_of(data)
