@@ -15,6 +15,8 @@ namespace pte_arenas {
 using executorch::extension::arenas::ArenaTable;
 using executorch::extension::arenas::Finding;
 using executorch::extension::arenas::LoadedMethod;
+using executorch::extension::arenas::LoadOptions;
+using executorch::extension::arenas::SessionOptions;
 using executorch::runtime::Error;
 using executorch::runtime::Result;
 
@@ -39,7 +41,24 @@ struct ProgramOverBytes {
   }
 };
 
+LoadOptions options_of(const std::vector<nb::bytes>& data_files,
+                       ProgramHandle::LoadMode mode, bool is_unshared,
+                       ProgramHandle::Verification verification) {
+  LoadOptions options;
+  for (const nb::bytes& path : data_files) {
+    options.data_files.emplace_back(path.c_str(), path.size());
+  }
+  options.mode = mode;
+  options.is_unshared = is_unshared;
+  options.verification = verification;
+  return options;
+}
+
 [[noreturn]] void raise_load_error(Error error, const Finding& finding) {
+  const std::string path = finding.path;
+  if (path == "shared_memory_ids") {
+    raise_wrong_use(path + ": " + finding.message);
+  }
   if (finding.path[0] != '\0') {
     raise_invalid_program(finding);
   }
@@ -98,15 +117,19 @@ Failure run(LoadedMethod& method, const Signature& signature,
 
 }  // namespace
 
-ProgramHandle ProgramHandle::from_file(const nb::bytes& path) {
+ProgramHandle ProgramHandle::from_file(const nb::bytes& path,
+                                       const std::vector<nb::bytes>& data_files,
+                                       LoadMode mode, bool is_unshared,
+                                       Verification verification) {
+  const LoadOptions options =
+      options_of(data_files, mode, is_unshared, verification);
   const std::string name(path.c_str(), path.size());
   Finding finding;
   Error error = Error::Ok;
   std::shared_ptr<const Program> program;
   {
     const nb::gil_scoped_release no_gil;
-    auto loaded =
-        Program::load(name.c_str(), Program::LoadMode::Mmap, &finding);
+    auto loaded = Program::load(name.c_str(), &finding, options);
     error = loaded.error();
     program = loaded.ok() ? std::move(*loaded) : nullptr;
   }
@@ -116,9 +139,13 @@ ProgramHandle ProgramHandle::from_file(const nb::bytes& path) {
   return ProgramHandle(std::move(program));
 }
 
-ProgramHandle ProgramHandle::from_bytes(const nb::bytes& data) {
+ProgramHandle ProgramHandle::from_bytes(
+    const nb::bytes& data, const std::vector<nb::bytes>& data_files,
+    LoadMode mode, bool is_unshared, Verification verification) {
   Finding finding;
-  auto loaded = Program::load(data.data(), data.size(), &finding);
+  auto loaded =
+      Program::load(data.data(), data.size(), &finding,
+                    options_of(data_files, mode, is_unshared, verification));
   if (!loaded.ok()) {
     raise_load_error(loaded.error(), finding);
   }
@@ -141,20 +168,31 @@ nb::object ProgramHandle::metadata(const std::string& method) const {
   return metadata_of(program_, method);
 }
 
-std::shared_ptr<SessionHandle> ProgramHandle::session() const {
+std::shared_ptr<SessionHandle> ProgramHandle::session(
+    const nb::dict& backend_options,
+    std::optional<size_t> debug_buffer_size) const {
+  SessionHandle::Resources resources;
+  resources.backend_options = std::make_unique<BackendOptions>(backend_options);
+  SessionOptions options;
+  options.backend_options = &resources.backend_options->map();
+  if (debug_buffer_size.has_value()) {
+    resources.event_log = std::make_unique<EventLog>(*debug_buffer_size);
+    options.event_tracer = resources.event_log->tracer();
+  }
   Finding finding;
   Error error = Error::Ok;
   std::unique_ptr<SessionHandle::Session> session;
   {
     const nb::gil_scoped_release no_gil;
-    auto created = SessionHandle::Session::create(program_, {}, &finding);
+    auto created = SessionHandle::Session::create(program_, options, &finding);
     error = created.error();
     session = created.ok() ? std::move(*created) : nullptr;
   }
   if (error != Error::Ok) {
     raise_session_error(error, finding);
   }
-  return std::make_shared<SessionHandle>(std::move(session));
+  return std::make_shared<SessionHandle>(std::move(session),
+                                         std::move(resources));
 }
 
 Result<LoadedMethod*> SessionHandle::load_locked(const std::string& name) {
@@ -232,6 +270,28 @@ void SessionHandle::reset(std::optional<std::string_view> arena,
   if (error != Error::Ok) {
     raise_runtime_error("reset", error);
   }
+}
+
+nb::object SessionHandle::take_etdump() {
+  if (resources_.event_log == nullptr) {
+    return nb::none();
+  }
+  EventLog::Dump dump;
+  std::string values;
+  {
+    const nb::gil_scoped_release no_gil;
+    const std::lock_guard<std::mutex> lock(mutex_);
+    dump = resources_.event_log->take();
+    if (dump.debug_size > 0) {
+      values.assign(reinterpret_cast<const char*>(dump.debug_bytes),
+                    dump.debug_size);
+    }
+  }
+  if (dump.bytes == nullptr) {
+    return nb::none();
+  }
+  return nb::make_tuple(nb::bytes(dump.bytes.get(), dump.size),
+                        nb::bytes(values.data(), values.size()), dump.is_cut);
 }
 
 nb::list SessionHandle::execute(const std::string& name, nb::handle inputs) {

@@ -12,6 +12,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "event_log.h"
+#include "options.h"
 #include "signature.h"
 
 namespace pte_arenas {
@@ -23,11 +25,20 @@ class ProgramHandle final {
  public:
   using Program = executorch::extension::arenas::ArenaProgram;
 
-  /// Maps a file. Throws InvalidProgramError or RuntimeError.
-  static ProgramHandle from_file(const nanobind::bytes& path);
+  using LoadMode = executorch::extension::arenas::LoadMode;
+  using Verification = Program::Program::Verification;
+
+  /// Throws InvalidProgramError, ArenaError or RuntimeError.
+  static ProgramHandle from_file(const nanobind::bytes& path,
+                                 const std::vector<nanobind::bytes>& data_files,
+                                 LoadMode mode, bool is_unshared,
+                                 Verification verification);
 
   /// Keeps the bytes alive instead of copying them.
-  static ProgramHandle from_bytes(const nanobind::bytes& data);
+  static ProgramHandle from_bytes(
+      const nanobind::bytes& data,
+      const std::vector<nanobind::bytes>& data_files, LoadMode mode,
+      bool is_unshared, Verification verification);
 
   /// In the order of the file.
   std::vector<std::string> method_names() const;
@@ -37,7 +48,10 @@ class ProgramHandle final {
   /// Plain values for pte_arenas.layout: a dict per arena.
   nanobind::list arenas() const;
 
-  std::shared_ptr<SessionHandle> session() const;
+  /// @param[in] debug_buffer_size If there is one, events are logged.
+  std::shared_ptr<SessionHandle> session(
+      const nanobind::dict& backend_options,
+      std::optional<size_t> debug_buffer_size) const;
 
  private:
   explicit ProgramHandle(std::shared_ptr<const Program> program)
@@ -56,8 +70,14 @@ class SessionHandle final : public std::enable_shared_from_this<SessionHandle> {
  public:
   using Session = executorch::extension::arenas::Session;
 
-  explicit SessionHandle(std::unique_ptr<Session> session)
-      : session_(std::move(session)) {}
+  /// What a session uses as long as it lives.
+  struct Resources {
+    std::unique_ptr<BackendOptions> backend_options;
+    std::unique_ptr<EventLog> event_log;
+  };
+
+  SessionHandle(std::unique_ptr<Session> session, Resources resources)
+      : resources_(std::move(resources)), session_(std::move(session)) {}
 
   MethodHandle load_method(const std::string& name);
   void unload_method(const std::string& name);
@@ -70,6 +90,10 @@ class SessionHandle final : public std::enable_shared_from_this<SessionHandle> {
 
   void reset(std::optional<std::string_view> arena,
              std::optional<std::string_view> slot);
+
+  /// The events since the last time, as an ETDump and the values that it points
+  /// into; None if there were none.
+  nanobind::object take_etdump();
 
   /// A torch tensor over the slot's bytes, which keeps this session alive.
   nanobind::object slot_tensor(std::string_view arena, std::string_view slot);
@@ -91,6 +115,7 @@ class SessionHandle final : public std::enable_shared_from_this<SessionHandle> {
   executorch::runtime::Result<LoadedMethod*> load_locked(
       const std::string& name);
 
+  Resources resources_;
   std::unique_ptr<Session> session_;
   std::mutex mutex_;
   /// Of each method that was ever loaded, by its name. Used with the GIL.

@@ -10,6 +10,8 @@
 #include "checking.h"
 #include "handles.h"
 #include "metadata.h"
+#include "options.h"
+#include "registries.h"
 
 namespace nb = nanobind;
 
@@ -21,11 +23,17 @@ NB_MODULE(_C, module) {
   module.doc() = "The C++ runtime of pte_arenas; use pte_arenas.runtime.";
   pte_arenas::define_checking(module);
   pte_arenas::define_metadata(module);
+  pte_arenas::define_options(module);
+  pte_arenas::define_registries(module);
 
   nb::class_<ProgramHandle>(module, "Program", "A checked program.")
       .def_static("from_file", &ProgramHandle::from_file, nb::arg("path"),
-                  "Maps a file; the path is encoded as `os.fsencode` does.")
+                  nb::arg("data_files"), nb::arg("mode"),
+                  nb::arg("is_unshared"), nb::arg("verification"),
+                  "Reads a file; paths are encoded as `os.fsencode` does.")
       .def_static("from_bytes", &ProgramHandle::from_bytes, nb::arg("data"),
+                  nb::arg("data_files"), nb::arg("mode"),
+                  nb::arg("is_unshared"), nb::arg("verification"),
                   "Reads a program from memory, which it keeps.")
       .def("method_names", &ProgramHandle::method_names,
            "Names of the methods, in the order of the file.")
@@ -35,7 +43,11 @@ NB_MODULE(_C, module) {
       .def("metadata", &ProgramHandle::metadata, nb::arg("method"),
            nb::sig("def metadata(self, method: str) -> MethodMeta"),
            "What the program says of a method.")
-      .def("session", &ProgramHandle::session,
+      .def("session", &ProgramHandle::session, nb::arg("backend_options"),
+           nb::arg("debug_buffer_size").none(),
+           nb::sig("def session(self, backend_options: dict[str, dict[str, "
+                   "bool | int | str]], debug_buffer_size: int | None) -> "
+                   "Session"),
            "Allocates the arenas and gives them their initial values.");
 
   nb::class_<SessionHandle>(module, "Session",
@@ -56,6 +68,9 @@ NB_MODULE(_C, module) {
            "Names of the loaded methods, in the order of the file.")
       .def("reset", &SessionHandle::reset, nb::arg("arena") = nb::none(),
            nb::arg("slot") = nb::none(), "Gives initial values again.")
+      .def("take_etdump", &SessionHandle::take_etdump,
+           nb::sig("def take_etdump(self) -> tuple[bytes, bytes, bool] | None"),
+           "Events since the last time: ETDump, values, whether some lack.")
       .def("slot_tensor", &SessionHandle::slot_tensor, nb::arg("arena"),
            nb::arg("slot"),
            nb::sig("def slot_tensor(self, arena: str, slot: str) -> "

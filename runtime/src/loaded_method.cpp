@@ -57,7 +57,8 @@ LoadedMethod::LoadedMethod(const char* name,
 
 Result<std::unique_ptr<LoadedMethod>> LoadedMethod::load(
     const ArenaProgram& program, const ArenaPool& arenas, const char* name,
-    const runtime::LoadBackendOptionsMap* backend_options) {
+    const runtime::LoadBackendOptionsMap* backend_options,
+    runtime::EventTracer* event_tracer) {
   const ArenaTable& table = program.table();
   const Result<size_t> index = table.find_method(name);
   if (!index.ok()) {
@@ -81,8 +82,8 @@ Result<std::unique_ptr<LoadedMethod>> LoadedMethod::load(
       new LoadedMethod(name, std::move(memory), std::move(planned)));
   const internal::ProgramLoader::Protection protection(arenas);
   Result<Method> method = program.program().load_method(
-      name, &loaded->memory_manager_, /*event_tracer=*/nullptr,
-      /*named_data_map=*/nullptr, backend_options);
+      name, &loaded->memory_manager_, event_tracer, program.data(),
+      backend_options);
   if (!method.ok()) {
     return method.error();
   }

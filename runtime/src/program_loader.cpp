@@ -26,10 +26,13 @@ Result<FreeableBuffer> ProgramLoader::load(size_t offset, size_t size,
 
 Error ProgramLoader::load_into(size_t offset, size_t size,
                                const SegmentInfo& info, void* buffer) const {
-  if (protected_pool != nullptr && protected_pool->contains(buffer)) {
-    return Error::Ok;
-  }
-  return file_->load_into(offset, size, info, buffer);
+  return Protection::covers(buffer)
+             ? Error::Ok
+             : file_->load_into(offset, size, info, buffer);
+}
+
+bool ProgramLoader::Protection::covers(const void* address) {
+  return protected_pool != nullptr && protected_pool->contains(address);
 }
 
 ProgramLoader::Protection::Protection(const ArenaPool& pool)

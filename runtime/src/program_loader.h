@@ -40,8 +40,9 @@ class ProgramLoader final : public runtime::DataLoader {
   const runtime::DataLoader& file() const { return *file_; }
 
   /**
-   * While it lives, loads by this thread into a pool's arenas are ignored.
-   * Threads differ because each may load a method of another session.
+   * While it lives, loads by this thread into a pool's arenas are ignored,
+   * here and in `DataFiles`. Threads differ because each may load a method of
+   * another session.
    */
   class Protection final {
    public:
@@ -49,6 +50,9 @@ class ProgramLoader final : public runtime::DataLoader {
     Protection(const Protection&) = delete;
     Protection& operator=(const Protection&) = delete;
     ~Protection();
+
+    /// Whether a load by this thread to an address is to be ignored.
+    static bool covers(const void* address);
 
    private:
     const ArenaPool* outer_;

@@ -23,7 +23,9 @@ constexpr char kXnnpackBackend[] = "XnnpackBackend";
 
 Session::Session(std::shared_ptr<const ArenaProgram> program, ArenaPool pool,
                  const SessionOptions& options)
-    : program_(std::move(program)), pool_(std::move(pool)) {
+    : program_(std::move(program)),
+      pool_(std::move(pool)),
+      event_tracer_(options.event_tracer) {
   if (options.backend_options != nullptr) {
     backend_options_ = *options.backend_options;
   }
@@ -62,8 +64,8 @@ Result<LoadedMethod*> Session::load_in_use(const std::string& name) {
   if (LoadedMethod* const loaded = loaded_method(name)) {
     return loaded;
   }
-  Result<std::unique_ptr<LoadedMethod>> method =
-      LoadedMethod::load(*program_, pool_, name.c_str(), &backend_options_);
+  Result<std::unique_ptr<LoadedMethod>> method = LoadedMethod::load(
+      *program_, pool_, name.c_str(), &backend_options_, event_tracer_);
   if (!method.ok()) {
     return method.error();
   }

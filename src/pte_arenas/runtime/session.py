@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pte_arenas.errors import ArenaError
+from pte_arenas.files import replacing
 from pte_arenas.runtime.names import check_name
 from pte_arenas.runtime.views import ArenaView
 
@@ -59,6 +62,37 @@ class Session:
         """
         check_name("a method", name, self._declared.method_names)
         return self._session.execute(name, inputs)
+
+    def write_etdump(
+        self, path: str | os.PathLike[str], debug_path: str | os.PathLike[str] | None = None
+    ) -> None:
+        """Writes what was loaded and executed since the last time, for `executorch.devtools`.
+
+        Args:
+            path: The ETDump file, which `Inspector` reads; replaced only by a complete one.
+            debug_path: Where to write the values of tensors, which the ETDump points into.
+
+        Raises:
+            ArenaError: The session logs no events, there were none, or `debug_buffer_size` was too
+                small for the values.
+            OSError: A file cannot be written.
+        """
+        logged = self._session.take_etdump()
+        if logged is None:
+            raise ArenaError(
+                "expected events to write but found none: give event_tracer=True when the session "
+                "is made and execute a method"
+            )
+        etdump, values, is_cut = logged
+        if is_cut:
+            raise ArenaError(
+                "debug_buffer_size: expected room for the values of all tensors but found that "
+                f"{len(values)} bytes filled it: give more"
+            )
+        for target, content in ((path, etdump), (debug_path, values)):
+            if target is not None:
+                with replacing(Path(target)) as sibling:
+                    sibling.write_bytes(content)
 
     def arena(self, name: str) -> ArenaView:
         """The slots of an arena by their fully qualified names.

@@ -5,6 +5,7 @@
 #include <executorch/extension/arenas/namespace.h>
 #include <executorch/extension/memory_allocator/malloc_memory_allocator.h>
 #include <executorch/runtime/backend/backend_options_map.h>
+#include <executorch/runtime/core/event_tracer.h>
 #include <executorch/runtime/core/hierarchical_allocator.h>
 #include <executorch/runtime/core/result.h>
 #include <executorch/runtime/core/span.h>
@@ -38,6 +39,7 @@ class ET_ARENAS_API LoadedMethod final {
    * @param[in] arenas Must outlive the method.
    * @param[in] name Name of the method.
    * @param[in] backend_options Options for the delegates; may be null.
+   * @param[in] event_tracer May be null; must outlive the method.
    *
    * @retval Error::NotFound No method has this name.
    * @retval Error::InvalidProgram The method refers to what the file has not.
@@ -46,7 +48,8 @@ class ET_ARENAS_API LoadedMethod final {
    */
   static runtime::Result<std::unique_ptr<LoadedMethod>> load(
       const ArenaProgram& program, const ArenaPool& arenas, const char* name,
-      const runtime::LoadBackendOptionsMap* backend_options);
+      const runtime::LoadBackendOptionsMap* backend_options,
+      runtime::EventTracer* event_tracer = nullptr);
 
   LoadedMethod(const LoadedMethod&) = delete;
   LoadedMethod& operator=(const LoadedMethod&) = delete;
