@@ -12,6 +12,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "borrowed.h"
 #include "event_log.h"
 #include "options.h"
 #include "signature.h"
@@ -48,8 +49,16 @@ class ProgramHandle final {
   /// Plain values for pte_arenas.layout: a dict per arena.
   nanobind::list arenas() const;
 
-  /// @param[in] debug_buffer_size If there is one, events are logged.
+  /**
+   * @param[in] arenas Memory for arenas by their names: see BorrowedMemory.
+   * @param[in] keep Whether what is in it is their state.
+   * @param[in] scratch_from A session to share scratch arenas with, or null.
+   * @param[in] backend_options See BackendOptions.
+   * @param[in] debug_buffer_size See EventLog; without one nothing is logged.
+   */
   std::shared_ptr<SessionHandle> session(
+      const nanobind::dict& arenas, bool keep,
+      const std::shared_ptr<SessionHandle>& scratch_from,
       const nanobind::dict& backend_options,
       std::optional<size_t> debug_buffer_size) const;
 
@@ -70,14 +79,21 @@ class SessionHandle final : public std::enable_shared_from_this<SessionHandle> {
  public:
   using Session = executorch::extension::arenas::Session;
 
+  using SharedMemory = std::shared_ptr<const BorrowedMemory>;
+
   /// What a session uses as long as it lives.
   struct Resources {
+    std::vector<SharedMemory> borrowed;
     std::unique_ptr<BackendOptions> backend_options;
     std::unique_ptr<EventLog> event_log;
   };
 
-  SessionHandle(std::unique_ptr<Session> session, Resources resources)
-      : resources_(std::move(resources)), session_(std::move(session)) {}
+  /// @param[in] mutex One for all sessions that share scratch arenas.
+  SessionHandle(std::unique_ptr<Session> session,
+                std::shared_ptr<std::mutex> mutex, Resources resources)
+      : resources_(std::move(resources)),
+        session_(std::move(session)),
+        shared_mutex_(std::move(mutex)) {}
 
   MethodHandle load_method(const std::string& name);
   void unload_method(const std::string& name);
@@ -98,8 +114,16 @@ class SessionHandle final : public std::enable_shared_from_this<SessionHandle> {
   /// A torch tensor over the slot's bytes, which keeps this session alive.
   nanobind::object slot_tensor(std::string_view arena, std::string_view slot);
 
+  /// A torch tensor of the caller's with the slot's elements.
+  nanobind::object clone_slot(std::string_view arena, std::string_view slot);
+
+  /// Copies the elements of a torch tensor into the slot.
+  void copy_to_slot(std::string_view arena, std::string_view slot,
+                    nanobind::handle tensor);
+
  private:
   friend class MethodHandle;
+  friend class ProgramHandle;
 
   using SharedSignature = std::shared_ptr<const Signature>;
   using LoadedMethod = executorch::extension::arenas::LoadedMethod;
@@ -113,11 +137,16 @@ class SessionHandle final : public std::enable_shared_from_this<SessionHandle> {
 
   /// With the mutex.
   executorch::runtime::Result<LoadedMethod*> load_locked(
-      const std::string& name);
+      const std::string& name, executorch::extension::arenas::Finding* finding);
 
+  executorch::extension::arenas::SlotInfo slot_info(
+      std::string_view arena, std::string_view slot) const;
+
+  // Before the session that uses them.
   Resources resources_;
   std::unique_ptr<Session> session_;
-  std::mutex mutex_;
+  std::shared_ptr<std::mutex> shared_mutex_;
+  std::mutex& mutex_ = *shared_mutex_;
   /// Of each method that was ever loaded, by its name. Used with the GIL.
   std::unordered_map<std::string, SharedSignature> signatures_;
 };

@@ -18,6 +18,7 @@ namespace internal {
 using ET_MERGED_DATA_MAP_NAMESPACE::MergedDataMap;
 using runtime::DataLoader;
 using runtime::Error;
+using runtime::FreeableBuffer;
 using runtime::Result;
 
 namespace {
@@ -110,9 +111,24 @@ Error DataFiles::merge() {
 
 Error DataFiles::load_data_into(std::string_view key, void* buffer,
                                 size_t size) const {
-  return ProgramLoader::Protection::covers(buffer)
-             ? Error::Ok
-             : all_->load_data_into(key, buffer, size);
+  const auto* const protection = ProgramLoader::Protection::current();
+  if (protection != nullptr && protection->covers(buffer)) {
+    return Error::Ok;
+  }
+  MemoryBlock* const block =
+      protection == nullptr ? nullptr : protection->private_block(buffer);
+  if (block == nullptr || block->is_on_host()) {
+    return all_->load_data_into(key, buffer, size);
+  }
+  const Result<FreeableBuffer> data = all_->get_data(key);
+  if (!data.ok()) {
+    return data.error();
+  }
+  if (data->size() < size) {
+    return Error::InvalidExternalData;
+  }
+  return block->write(block->offset_of(buffer),
+                      {static_cast<const uint8_t*>(data->data()), size});
 }
 
 }  // namespace internal

@@ -8,10 +8,11 @@ namespace internal {
 using runtime::Error;
 using runtime::FreeableBuffer;
 using runtime::Result;
+using runtime::Span;
 
 namespace {
 
-thread_local const ArenaPool* protected_pool = nullptr;
+thread_local const ProgramLoader::Protection* protection = nullptr;
 
 }  // namespace
 
@@ -26,21 +27,38 @@ Result<FreeableBuffer> ProgramLoader::load(size_t offset, size_t size,
 
 Error ProgramLoader::load_into(size_t offset, size_t size,
                                const SegmentInfo& info, void* buffer) const {
-  return Protection::covers(buffer)
-             ? Error::Ok
-             : file_->load_into(offset, size, info, buffer);
+  const Protection* const protection = Protection::current();
+  if (protection != nullptr && protection->covers(buffer)) {
+    return Error::Ok;
+  }
+  MemoryBlock* const block =
+      protection == nullptr ? nullptr : protection->private_block(buffer);
+  return block == nullptr ? file_->load_into(offset, size, info, buffer)
+                          : block->load(block->offset_of(buffer), size, *file_,
+                                        offset, info);
 }
 
-bool ProgramLoader::Protection::covers(const void* address) {
-  return protected_pool != nullptr && protected_pool->contains(address);
+const ProgramLoader::Protection* ProgramLoader::Protection::current() {
+  return protection;
 }
 
-ProgramLoader::Protection::Protection(const ArenaPool& pool)
-    : outer_(protected_pool) {
-  protected_pool = &pool;
+MemoryBlock* ProgramLoader::Protection::private_block(
+    const void* address) const {
+  for (MemoryBlock& block : private_memory_) {
+    if (block.contains(address)) {
+      return &block;
+    }
+  }
+  return nullptr;
 }
 
-ProgramLoader::Protection::~Protection() { protected_pool = outer_; }
+ProgramLoader::Protection::Protection(const ArenaPool& arenas,
+                                      Span<MemoryBlock> private_memory)
+    : arenas_(arenas), private_memory_(private_memory), outer_(protection) {
+  protection = this;
+}
+
+ProgramLoader::Protection::~Protection() { protection = outer_; }
 
 }  // namespace internal
 }  // namespace ET_ARENAS_NAMESPACE

@@ -141,9 +141,14 @@ class Program:
         """What the program says of a method."""
 
     def session(
-        self, backend_options: dict[str, dict[str, bool | int | str]], debug_buffer_size: int | None
+        self,
+        arenas: dict[str, Any],
+        keep: bool,
+        scratch_from: Session | None,
+        backend_options: dict[str, dict[str, bool | int | str]],
+        debug_buffer_size: int | None,
     ) -> Session:
-        """Allocates the arenas and gives them their initial values."""
+        """Allocates or borrows the arenas and gives them their initial values."""
 
 class Session:
     """Arenas and the methods loaded over them."""
@@ -168,6 +173,12 @@ class Session:
 
     def slot_tensor(self, arena: str, slot: str) -> torch.Tensor:
         """A view of a slot, which keeps the session alive."""
+
+    def clone_slot(self, arena: str, slot: str) -> torch.Tensor:
+        """A tensor of the caller's with the slot's elements."""
+
+    def copy_to_slot(self, arena: str, slot: str, tensor: torch.Tensor) -> None:
+        """Copies the elements of a tensor into the slot."""
 
 class Method:
     """A method of a session."""

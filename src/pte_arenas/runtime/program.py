@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from pte_arenas.adopter import adopted
 from pte_arenas.errors import ArenaError
 from pte_arenas.runtime import _C
 from pte_arenas.runtime.declared import Declared
@@ -16,6 +15,9 @@ from pte_arenas.runtime.names import check_name
 from pte_arenas.runtime.session import Session
 
 if TYPE_CHECKING:
+    import torch
+    from typing_extensions import Buffer
+
     from pte_arenas.layout import ArenaLayout
 
 
@@ -64,6 +66,9 @@ def load_program(
     if shared_memory_ids:
         if not isinstance(source, bytes):
             source = Path(source)
+        # Late, since it imports what imports this package.
+        from pte_arenas.adopter import adopted  # noqa: PLC0415
+
         source = b"".join(adopted(source, _only(shared_memory_ids)))
     data_files = [os.fsencode(path) for path in _paths(data_path)]
     options = (data_files, load_mode, is_unshared, verification)
@@ -138,16 +143,27 @@ class Program:
 
     def session(
         self,
+        arenas: Mapping[str, Buffer | torch.Tensor] | None = None,
         *,
+        keep: bool = False,
+        scratch_from: Session | None = None,
         backend_options: Mapping[str, Mapping[str, bool | int | str]] | None = None,
         event_tracer: bool = False,
         debug_buffer_size: int = 0,
     ) -> Session:
-        """Allocates the arenas and gives them their initial values.
+        """Allocates or borrows the arenas and gives them their initial values.
 
-        Sessions are independent of each other and may run in parallel.
+        Sessions are independent of each other and may run in parallel, except where they share
+        memory.
 
         Args:
+            arenas: Memory to use in place of an arena's own, by the name of the arena: contiguous
+                CPU tensors or writable buffers, at least as large and as aligned as the arena. The
+                session keeps them alive.
+            keep: Whether what is in the borrowed memory is the arenas' state, as a session left it
+                there, instead of being overwritten with initial values.
+            scratch_from: A session of this program, to share scratch arenas with. Calls of the two
+                wait for each other.
             backend_options: Options for the delegates of a backend, by its name and theirs. Those
                 for `XnnpackBackend` replace `{"weight_cache_enabled": True}`, without which each
                 load of a method copies its weights. Delegates ignore options they do not know.
@@ -155,17 +171,26 @@ class Program:
             debug_buffer_size: Room for the values of all tensors in that log, in bytes.
 
         Raises:
-            ArenaError: There is no such backend.
+            ArenaError: There is no such arena or backend, memory does not fit, or `scratch_from` is
+                of another program.
             InvalidProgramError: An initial value cannot be read from the file.
             MemoryError: There is no memory for an arena.
-            RuntimeError: An arena is declared on a device.
-            TypeError, ValueError: An option has no value that delegates take.
+            RuntimeError: Nothing provides memory on the device of an arena.
+            TypeError, ValueError: What is borrowed is no writable contiguous memory, or an option
+                has no value that delegates take.
         """
+        borrowed = dict(arenas or {})
+        for name in borrowed:
+            check_name("an arena", name, self._declared.arenas)
+        if keep and not borrowed:
+            raise ArenaError("expected arenas to keep but found none: pass them as arenas={...}")
         options = {name: dict(values) for name, values in (backend_options or {}).items()}
         for name in options:
             check_name("a backend", name, _C.backend_names())
+        shared = None if scratch_from is None else scratch_from._session  # noqa: SLF001
         size = debug_buffer_size if event_tracer else None
-        return Session(self._program.session(options, size), self._declared)
+        session = self._program.session(borrowed, keep, shared, options, size)
+        return Session(session, self._declared)
 
     def load_method(self, name: str) -> _C.Method:
         """Loads a method of the program's default session, which all such calls share.
