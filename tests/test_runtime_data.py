@@ -197,7 +197,8 @@ def test_data_files_that_cannot_be(tmp_path: Path) -> None:
     with pytest.raises(pa.InvalidProgramError) as error:
         load_program(_external().buffer, data_path=damaged)
     assert str(error.value) == (
-        "data_files[0]: expected a .ptd file that ExecuTorch accepts but it found Error::NotFound"
+        "data_files[0]: expected a .ptd file that ExecuTorch accepts but it found "
+        "Error::InvalidExternalData"
     )
 
 

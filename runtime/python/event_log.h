@@ -38,19 +38,35 @@ class EventLog final {
   Dump take();
 
  private:
-  /// Tells when the room for values is used up; ExecuTorch does not.
+  /// Leaves out values for which there is no room; `ETDumpGen` would end the
+  /// process.
   class Tracer final : public executorch::etdump::ETDumpGen {
    public:
+    using Tensor = executorch::aten::Tensor;
+    using Tensors = executorch::runtime::ArrayRef<Tensor>;
+    using ETDumpGen::log_intermediate_output_delegate;
+
     executorch::runtime::Result<bool> log_evalue(
         const executorch::runtime::EValue& value,
         executorch::runtime::LoggedEValueType type) override;
+    executorch::runtime::Result<bool> log_intermediate_output_delegate(
+        const char* name, executorch::runtime::DelegateDebugIntId index,
+        const Tensor& output) override;
+    executorch::runtime::Result<bool> log_intermediate_output_delegate(
+        const char* name, executorch::runtime::DelegateDebugIntId index,
+        Tensors output) override;
 
+    /// Bytes of the buffer for values.
+    size_t capacity = 0;
     bool is_full = false;
+
+   private:
+    /// Whether tensors fit; if not, notes it.
+    bool has_room(Tensors tensors);
   };
 
   void begin();
 
-  size_t debug_buffer_size_;
   std::unique_ptr<uint8_t[]> debug_buffer_;
   Tracer tracer_;
 };

@@ -99,7 +99,9 @@ class SessionHandle final : public std::enable_shared_from_this<SessionHandle> {
   void unload_method(const std::string& name);
 
   /// Runs a method, and loads it if need be; nothing can unload it in between.
-  nanobind::list execute(const std::string& name, nanobind::handle inputs);
+  /// Outputs that the program planned are views where they are not copied.
+  nanobind::list execute(const std::string& name, nanobind::handle inputs,
+                         bool copy_outputs);
 
   /// Names of the methods that are loaded, in the order of the file.
   std::vector<std::string> loaded_methods();
@@ -133,7 +135,10 @@ class SessionHandle final : public std::enable_shared_from_this<SessionHandle> {
 
   SharedSignature load(const std::string& name);
   nanobind::list execute(const Signature& signature, nanobind::handle inputs,
-                         IfUnloaded if_unloaded);
+                         bool copy_outputs, IfUnloaded if_unloaded);
+
+  /// What keeps the memory of a method.
+  std::shared_ptr<const void> owner_of(LoadedMethod& method);
 
   /// With the mutex.
   executorch::runtime::Result<LoadedMethod*> load_locked(
@@ -161,7 +166,7 @@ class MethodHandle final {
                std::shared_ptr<const Signature> signature)
       : session_(std::move(session)), signature_(std::move(signature)) {}
 
-  nanobind::list execute(nanobind::handle inputs);
+  nanobind::list execute(nanobind::handle inputs, bool copy_outputs);
 
   const std::string& name() const { return signature_->method; }
 

@@ -60,12 +60,12 @@ NB_MODULE(_C, module) {
       .def("unload_method", &SessionHandle::unload_method, nb::arg("name"),
            "Frees a method and the memory that is its own.")
       .def("execute",
-           nb::overload_cast<const std::string&, nb::handle>(
+           nb::overload_cast<const std::string&, nb::handle, bool>(
                &SessionHandle::execute),
-           nb::arg("name"), nb::arg("inputs").none(),
+           nb::arg("name"), nb::arg("inputs").none(), nb::arg("copy_outputs"),
            nb::sig("def execute(self, name: str, inputs: "
-                   "collections.abc.Sequence[typing.Any]) -> "
-                   "list[typing.Any]"),
+                   "collections.abc.Sequence[typing.Any], copy_outputs: bool) "
+                   "-> list[typing.Any]"),
            "Runs a method, and loads it if need be.")
       .def("loaded_methods", &SessionHandle::loaded_methods,
            "Names of the loaded methods, in the order of the file.")
@@ -96,8 +96,9 @@ NB_MODULE(_C, module) {
                    nb::sig("def metadata(self) -> MethodMeta"),
                    "What the program says of the method.")
       .def("execute", &MethodHandle::execute, nb::arg("inputs").none(),
+           nb::arg("copy_outputs") = true,
            nb::sig("def execute(self, inputs: "
-                   "collections.abc.Sequence[typing.Any]) -> "
-                   "list[typing.Any]"),
+                   "collections.abc.Sequence[typing.Any], copy_outputs: bool = "
+                   "True) -> list[typing.Any]"),
            "Runs the method; the outputs are the caller's own.");
 }

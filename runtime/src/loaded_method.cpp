@@ -1,6 +1,7 @@
 #include <executorch/extension/arenas/bind_arenas.h>
 #include <executorch/extension/arenas/loaded_method.h>
 
+#include <functional>
 #include <utility>
 
 #include "message.h"
@@ -103,6 +104,18 @@ LoadedMethod::LoadedMethod(const char* name,
       planned_devices_(std::move(devices)),
       planned_memory_(allocator_of(planned_spans_, planned_devices_)),
       memory_manager_(&method_allocator_, &planned_memory_, &temp_allocator_) {}
+
+bool LoadedMethod::plans(const void* address) const {
+  const auto* const byte = static_cast<const uint8_t*>(address);
+  const std::less_equal<const uint8_t*> at_or_before;
+  for (size_t i = 0; i < planned_spans_.size(); ++i) {
+    const Span<uint8_t>& span = planned_spans_[i];
+    if (at_or_before(span.begin(), byte) && !at_or_before(span.end(), byte)) {
+      return planned_devices_.empty() || planned_devices_[i].is_cpu();
+    }
+  }
+  return false;
+}
 
 Result<std::unique_ptr<LoadedMethod>> LoadedMethod::load(
     const ArenaProgram& program, const ArenaPool& arenas, const char* name,

@@ -159,7 +159,7 @@ class Session:
     def unload_method(self, name: str) -> None:
         """Frees a method and the memory that is its own."""
 
-    def execute(self, name: str, inputs: Sequence[Any]) -> list[Any]:
+    def execute(self, name: str, inputs: Sequence[Any], copy_outputs: bool) -> list[Any]:
         """Runs a method, and loads it if need be."""
 
     def loaded_methods(self) -> list[str]:
@@ -191,5 +191,5 @@ class Method:
     def metadata(self) -> MethodMeta:
         """What the program says of the method."""
 
-    def execute(self, inputs: Sequence[Any]) -> list[Any]:
+    def execute(self, inputs: Sequence[Any], copy_outputs: bool = True) -> list[Any]:
         """Runs the method; the outputs are the caller's own."""

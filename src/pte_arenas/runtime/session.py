@@ -51,8 +51,19 @@ class Session:
         check_name("a method", name, self._declared.method_names)
         self._session.unload_method(name)
 
-    def execute(self, name: str, inputs: Sequence[Any] = ()) -> list[Any]:
-        """Runs a method, and loads it if need be; see `Method.execute`.
+    def execute(
+        self, name: str, inputs: Sequence[Any] = (), *, copy_outputs: bool = True
+    ) -> list[Any]:
+        """Runs a method, and loads it if need be.
+
+        Args:
+            name: Name of the method.
+            inputs: One value for each input.
+            copy_outputs: Whether outputs are the caller's own. Else those that the program has
+                memory for are views of it: the memory lives as long as the view, even if the method
+                is unloaded and the session dropped, but the values change at the next call of the
+                method, and where an output is state whenever that changes. Writing to such a view
+                changes the state.
 
         Raises:
             ArenaError: The program has no such method.
@@ -61,7 +72,7 @@ class Session:
                 and it cannot be changed.
         """
         check_name("a method", name, self._declared.method_names)
-        return self._session.execute(name, inputs)
+        return self._session.execute(name, inputs, copy_outputs)
 
     def write_etdump(
         self, path: str | os.PathLike[str], debug_path: str | os.PathLike[str] | None = None

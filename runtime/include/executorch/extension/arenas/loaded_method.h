@@ -30,9 +30,11 @@ namespace ET_ARENAS_NAMESPACE {
  *
  * Bound memory ids are the session's arenas; the others, private to this
  * method, start as zeros on the device that they are planned on and end with
- * it.
+ * it. A session shares ownership of its methods: `shared_from_this()` keeps one
+ * that is unloaded.
  */
-class ET_ARENAS_API LoadedMethod final {
+class ET_ARENAS_API LoadedMethod final
+    : public std::enable_shared_from_this<LoadedMethod> {
  public:
   using Method = executorch::ET_RUNTIME_NAMESPACE::Method;
 
@@ -67,6 +69,10 @@ class ET_ARENAS_API LoadedMethod final {
   /// Valid as long as this object. Whoever calls it directly sees to it that no
   /// other call uses the session meanwhile; see `Session::use()`.
   Method& method() { return *method_; }
+
+  /// Whether an address of the host lies in memory that the program planned for
+  /// the method, private or an arena, and so lives as long as both.
+  bool plans(const void* address) const;
 
  private:
   using Device = runtime::etensor::Device;

@@ -226,7 +226,7 @@ class ET_ARENAS_API Session final {
   runtime::BackendOptions<1> xnnpack_options_;
   runtime::LoadBackendOptionsMap backend_options_;
   runtime::EventTracer* event_tracer_;
-  std::unordered_map<std::string, std::unique_ptr<LoadedMethod>> methods_;
+  std::unordered_map<std::string, std::shared_ptr<LoadedMethod>> methods_;
   uint64_t num_unloads_ = 0;
   /// One for all sessions that share scratch arenas.
   std::shared_ptr<std::atomic<bool>> in_use_;
