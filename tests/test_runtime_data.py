@@ -16,7 +16,9 @@ from executorch.exir.passes.init_mutable_pass import InitializedMutableBufferPas
 from torch import Tensor, nn
 
 import pte_arenas as pa
+from pte_arenas.adopter import _parts
 from pte_arenas.runtime import Program, load_program
+from pte_arenas.splice import splice_program
 
 X = torch.arange(8.0)
 
@@ -53,7 +55,7 @@ class _Add(_Get):
 
 
 @functools.cache
-def _stock(*, shared: bool) -> bytes:
+def _stock(*, shared: bool, constants: bool = False) -> bytes:
     module = Scale()
     with torch.no_grad():
         programs = {
@@ -66,7 +68,8 @@ def _stock(*, shared: bool) -> bytes:
         passes=[InitializedMutableBufferPass(["total"])],
         emit_mutable_buffer_names=True,
     )
-    data: bytes = to_edge(programs).to_executorch(config).buffer
+    edge = to_edge(programs, constant_methods={"size": 8} if constants else None)
+    data: bytes = edge.to_executorch(config).buffer
     return data
 
 
@@ -116,7 +119,7 @@ AMBIGUOUS = (
 def test_a_file_that_may_share_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "shared.pte"
     path.write_bytes(_stock(shared=True))
-    for source in (path, _stock(shared=True)):
+    for source in (path, _stock(shared=True), _stock(shared=True, constants=True)):
         with pytest.raises(pa.ArenaError) as error:
             load_program(source)
         assert str(error.value) == AMBIGUOUS
@@ -186,6 +189,46 @@ def test_data_files(tmp_path: Path) -> None:
     _check_shares(load_program(_external().buffer, data_path=data))
 
 
+def test_a_data_file_never_writes_an_arena(tmp_path: Path) -> None:
+    """Its values for tensors in bound memory are not those of slots, which the program has."""
+    module = Scale()
+    with torch.no_grad():
+        edge = to_edge(
+            {
+                "add": torch.export.export(_Add(module), (X,)),
+                "get": torch.export.export(_Get(module), ()),
+            }
+        )
+    for method in ("add", "get"):
+        program = edge.exported_program(method)
+        for node in program.graph.nodes:
+            if program.graph_signature.inputs_to_buffers.get(node.name) == "module.total":
+                node.meta["constant_tag"] = "state"
+    emitted = edge.to_executorch(
+        ExecutorchBackendConfig(
+            memory_planning_pass=MemoryPlanningPass(share_mutable_buffers=True),
+            passes=[InitializedMutableBufferPass(["total"])],
+        )
+    )
+    emitted.write_tensor_data_to_file(str(tmp_path))
+    data_path = tmp_path / "state.ptd"
+    slot = pa.ArenaSlot(
+        fqn="total", dtype="float32", sizes=(8,), dim_order=(0,), offset=0, nbytes=32
+    )
+    bindings = [pa.ArenaBinding(memory_id=2, arena=0)]
+    head, rest = _parts(memoryview(emitted.buffer))
+    arena = pa.ArenaLayout(name="state", size=32, slots=(slot,))
+    chunks = splice_program([head, *rest], [arena], {"add": bindings, "get": bindings})
+    session = load_program(b"".join(chunks), data_path=data_path).session()
+    (first,) = session.execute("add", (X,))
+    torch.testing.assert_close(first, _eager(1) - 5)
+    torch.testing.assert_close(session.execute("get"), [first])
+    # Where no arena is in the way the value of the data file is what a method starts from.
+    private = load_program(emitted.buffer, data_path=data_path, shared_memory_ids=()).session()
+    torch.testing.assert_close(private.execute("add", (X,)), [_eager(1)])
+    torch.testing.assert_close(private.execute("get"), [_eager(0)])
+
+
 def test_data_files_that_cannot_be(tmp_path: Path) -> None:
     session = load_program(_external().buffer).session()
     with pytest.raises(RuntimeError, match=r"^add: loading failed with "):
@@ -206,28 +249,33 @@ def test_data_files_that_cannot_be(tmp_path: Path) -> None:
 def test_etdump(backend: str, tmp_path: Path) -> None:
     partitioner = [XnnpackPartitioner()] if backend == "xnnpack" else None
     program = load_program(_emit(ExecutorchBackendConfig(), partitioner).buffer)
-    session = program.session(event_tracer=True, debug_buffer_size=1 << 16)
-    other = program.session(event_tracer=True)
-    dump, values = tmp_path / "session.etdp", tmp_path / "values.bin"
+    session, other = program.session(event_tracer=True), program.session(event_tracer=True)
+    path = tmp_path / "session.etdp"
     session.execute("get")
-    session.write_etdump(dump, values)  # ends this dump; the next one has the calls below alone
+    session.write_etdump(path)  # ends this dump: the next has the calls below alone
     for _ in range(3):
-        (result,) = session.execute("add", (X,))
-    torch.testing.assert_close(result, _eager(3))
-    session.write_etdump(dump, values)
-    inspector = Inspector(etdump_path=str(dump), debug_buffer_path=str(values))
-    names = {event.name for block in inspector.event_blocks for event in block.events}
-    assert "Method::execute" in names
-    operators = {event.name for block in inspector.event_blocks for event in block.events}
-    assert ("DELEGATE_CALL" in operators) == (backend == "xnnpack")
-    (block,) = [each for each in inspector.event_blocks if each.name == "Execute"]
-    (whole,) = [event for event in block.events if event.name == "Method::execute"]
+        session.execute("add", (X,))
+    session.write_etdump(path)
+    events = [
+        event for block in Inspector(etdump_path=str(path)).event_blocks for event in block.events
+    ]
+    (whole,) = [event for event in events if event.name == "Method::execute"]
     assert len(whole.perf_data.raw) == 3
-    assert values.stat().st_size > 0
-    with pytest.raises(pa.ArenaError, match="expected events to write but found none"):
-        session.write_etdump(dump)
-    with pytest.raises(pa.ArenaError, match="expected events to write but found none"):
-        other.write_etdump(dump)
+    assert ("DELEGATE_CALL" in {event.name for event in events}) == (backend == "xnnpack")
+    for empty in (session, other):
+        with pytest.raises(pa.ArenaError, match=r"^expected events to write but found none"):
+            empty.write_etdump(path)
+
+
+def test_etdump_with_values(tmp_path: Path) -> None:
+    session = load_program(_plain()).session(event_tracer=True, debug_buffer_size=1 << 16)
+    path, values = tmp_path / "session.etdp", tmp_path / "values.bin"
+    for steps in (1, 2):  # the buffer begins anew with each dump
+        session.execute("add", (X,))
+        session.write_etdump(path, values)
+        inspector = Inspector(etdump_path=str(path), debug_buffer_path=str(values))
+        (block,) = [each for each in inspector.event_blocks if each.name == "Execute"]
+        torch.testing.assert_close(block.run_output[0], _eager(steps))
 
 
 def test_etdump_of_values_that_do_not_fit(tmp_path: Path) -> None:

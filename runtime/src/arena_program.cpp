@@ -67,21 +67,40 @@ Error refuse_program(Error error, Finding* finding) {
 // Where ExecuTorch 1.5.1 plans the mutable buffers that methods share.
 constexpr size_t kSharedMemoryId = 2;
 
+/// Whether a method has planned memory at all; one that returns constants has
+/// none.
+bool plans_memory(const ArenaTable& table, size_t method) {
+  for (size_t i = 0; i < table.num_planned_buffers(method); ++i) {
+    if (table.planned_buffer(method, i).size != 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
 /// Refuses a program whose methods may share memory without saying so.
 Error check_unambiguous(const ArenaTable& table, Finding* finding) {
-  if (table.num_arenas() != 0 || table.num_methods() < 2) {
+  if (table.num_arenas() != 0) {
     return Error::Ok;
   }
   uint64_t size = 0;
+  size_t count = 0;
   for (size_t m = 0; m < table.num_methods(); ++m) {
-    if (table.num_planned_buffers(m) < kSharedMemoryId) {
-      return Error::Ok;
+    if (!plans_memory(table, m)) {
+      continue;
     }
-    const uint64_t planned = table.planned_buffer(m, kSharedMemoryId - 1).size;
-    if (planned == 0 || (m > 0 && planned != size)) {
+    const uint64_t planned =
+        table.num_planned_buffers(m) < kSharedMemoryId
+            ? 0
+            : table.planned_buffer(m, kSharedMemoryId - 1).size;
+    if (planned == 0 || (count > 0 && planned != size)) {
       return Error::Ok;
     }
     size = planned;
+    ++count;
+  }
+  if (count < 2) {
+    return Error::Ok;
   }
   write_path(finding, "shared_memory_ids");
   (void)refuse(finding,
