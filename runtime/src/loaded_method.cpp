@@ -152,6 +152,8 @@ Result<std::unique_ptr<LoadedMethod>> LoadedMethod::load(
     return method.error();
   }
   loaded->method_.emplace(std::move(*method));
+  loaded->num_inputs_ = loaded->method_->inputs_size();
+  loaded->num_outputs_ = loaded->method_->outputs_size();
   return loaded;
 }
 

@@ -132,8 +132,8 @@ Error Session::execute(LoadedMethod& method, Span<const EValue> inputs,
 Error Session::execute_in_use(LoadedMethod& loaded, Span<const EValue> inputs,
                               Span<EValue> outputs) {
   LoadedMethod::Method& method = loaded.method();
-  if (inputs.size() != method.inputs_size() ||
-      outputs.size() < method.outputs_size()) {
+  if (inputs.size() != loaded.num_inputs() ||
+      outputs.size() < loaded.num_outputs()) {
     return Error::InvalidArgument;
   }
   // Every input every time: planned inputs share memory with activations.
@@ -141,7 +141,7 @@ Error Session::execute_in_use(LoadedMethod& loaded, Span<const EValue> inputs,
     ET_CHECK_OK_OR_RETURN_ERROR(method.set_input(inputs[i], i));
   }
   ET_CHECK_OK_OR_RETURN_ERROR(method.execute());
-  for (size_t i = 0; i < method.outputs_size(); ++i) {
+  for (size_t i = 0; i < loaded.num_outputs(); ++i) {
     outputs[i] = method.get_output(i);
   }
   return Error::Ok;

@@ -66,6 +66,9 @@ class ET_ARENAS_API LoadedMethod final
 
   const std::string& name() const { return name_; }
 
+  size_t num_inputs() const { return num_inputs_; }
+  size_t num_outputs() const { return num_outputs_; }
+
   /// Valid as long as this object. Whoever calls it directly sees to it that no
   /// other call uses the session meanwhile; see `Session::use()`.
   Method& method() { return *method_; }
@@ -82,6 +85,9 @@ class ET_ARENAS_API LoadedMethod final
                std::vector<Device> devices);
 
   std::string name_;
+  // Looked up once: a short method takes no longer than a few such calls.
+  size_t num_inputs_ = 0;
+  size_t num_outputs_ = 0;
   std::vector<MemoryBlock> private_memory_;
   std::vector<runtime::Span<uint8_t>> planned_spans_;
   /// One for each planned buffer, or none if all are on the host.
