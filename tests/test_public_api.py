@@ -22,6 +22,9 @@ PUBLIC = [
     "adopt",
     "read_layout",
     "check",
+    "verify",
+    "VerificationReport",
+    "CaseResult",
     "ProgramLayout",
     "ArenaLayout",
     "ArenaSlot",
@@ -36,6 +39,11 @@ PUBLIC = [
 ]
 RUNTIME = [
     "load_program",
+    "LoadMode",
+    "Verification",
+    "Runtime",
+    "BackendRegistry",
+    "OperatorRegistry",
     "Program",
     "MethodMeta",
     "TensorInfo",

@@ -43,7 +43,8 @@ struct Failure {
 };
 
 Failure run(LoadedMethod& method, const Signature& signature,
-            const Inputs& inputs, Outputs* outputs) {
+            const Inputs& inputs, std::shared_ptr<const void> owner,
+            Outputs* outputs) {
   Error error = inputs.set(method.method());
   if (error != Error::Ok) {
     return {"setting the inputs", error};
@@ -56,7 +57,8 @@ Failure run(LoadedMethod& method, const Signature& signature,
   if (error != Error::Ok) {
     return {"execution", error};
   }
-  return {"copying the outputs", outputs->take(signature, method.method())};
+  return {"copying the outputs",
+          outputs->take(signature, method, std::move(owner))};
 }
 
 }  // namespace
@@ -140,15 +142,45 @@ void SessionHandle::reset(std::optional<std::string_view> arena,
   }
 }
 
-nb::list SessionHandle::execute(const std::string& name, nb::handle inputs) {
+nb::object SessionHandle::take_etdump() {
+  if (resources_.event_log == nullptr) {
+    return nb::none();
+  }
+  EventLog::Dump dump;
+  std::string values;
+  {
+    const nb::gil_scoped_release no_gil;
+    const std::lock_guard<std::mutex> lock(mutex_);
+    dump = resources_.event_log->take();
+    if (dump.debug_size > 0) {
+      values.assign(reinterpret_cast<const char*>(dump.debug_bytes),
+                    dump.debug_size);
+    }
+  }
+  if (dump.bytes == nullptr) {
+    return nb::none();
+  }
+  return nb::make_tuple(nb::bytes(dump.bytes.get(), dump.size),
+                        nb::bytes(values.data(), values.size()), dump.is_cut);
+}
+
+nb::list SessionHandle::execute(const std::string& name, nb::handle inputs,
+                                bool copy_outputs) {
   const auto known = signatures_.find(name);
   const SharedSignature signature =
       known == signatures_.end() ? load(name) : known->second;
-  return execute(*signature, inputs, IfUnloaded::Load);
+  return execute(*signature, inputs, copy_outputs, IfUnloaded::Load);
+}
+
+std::shared_ptr<const void> SessionHandle::owner_of(LoadedMethod& method) {
+  // Destroyed from the last to the first: the method before what it needs.
+  using Owner =
+      std::pair<std::shared_ptr<SessionHandle>, std::shared_ptr<LoadedMethod>>;
+  return std::make_shared<Owner>(shared_from_this(), method.shared_from_this());
 }
 
 nb::list SessionHandle::execute(const Signature& signature, nb::handle values,
-                                IfUnloaded if_unloaded) {
+                                bool copy_outputs, IfUnloaded if_unloaded) {
   const Inputs inputs(signature, values);
   Outputs outputs;
   Error load_error = Error::Ok;
@@ -168,8 +200,10 @@ nb::list SessionHandle::execute(const Signature& signature, nb::handle values,
     is_loaded = method != nullptr;
     if (is_loaded) {
       const auto use = session_->use();
-      failure = use.ok() ? run(*method, signature, inputs, &outputs)
-                         : Failure{"execution", Error::InvalidState};
+      failure = use.ok()
+                    ? run(*method, signature, inputs,
+                          copy_outputs ? nullptr : owner_of(*method), &outputs)
+                    : Failure{"execution", Error::InvalidState};
     }
   }
   if (load_error != Error::Ok) {
@@ -192,8 +226,8 @@ nb::object MethodHandle::metadata() const {
   return metadata_of(session_->session_->program(), name());
 }
 
-nb::list MethodHandle::execute(nb::handle inputs) {
-  return session_->execute(*signature_, inputs,
+nb::list MethodHandle::execute(nb::handle inputs, bool copy_outputs) {
+  return session_->execute(*signature_, inputs, copy_outputs,
                            SessionHandle::IfUnloaded::Refuse);
 }
 

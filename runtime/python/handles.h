@@ -13,6 +13,8 @@
 #include <vector>
 
 #include "borrowed.h"
+#include "event_log.h"
+#include "options.h"
 #include "signature.h"
 
 namespace pte_arenas {
@@ -24,11 +26,20 @@ class ProgramHandle final {
  public:
   using Program = executorch::extension::arenas::ArenaProgram;
 
-  /// Maps a file. Throws InvalidProgramError or RuntimeError.
-  static ProgramHandle from_file(const nanobind::bytes& path);
+  using LoadMode = executorch::extension::arenas::LoadMode;
+  using Verification = Program::Program::Verification;
+
+  /// Throws InvalidProgramError, ArenaError or RuntimeError.
+  static ProgramHandle from_file(const nanobind::bytes& path,
+                                 const std::vector<nanobind::bytes>& data_files,
+                                 LoadMode mode, bool is_unshared,
+                                 Verification verification);
 
   /// Keeps the bytes alive instead of copying them.
-  static ProgramHandle from_bytes(const nanobind::bytes& data);
+  static ProgramHandle from_bytes(
+      const nanobind::bytes& data,
+      const std::vector<nanobind::bytes>& data_files, LoadMode mode,
+      bool is_unshared, Verification verification);
 
   /// In the order of the file.
   std::vector<std::string> method_names() const;
@@ -42,10 +53,14 @@ class ProgramHandle final {
    * @param[in] arenas Memory for arenas by their names: see BorrowedMemory.
    * @param[in] keep Whether what is in it is their state.
    * @param[in] scratch_from A session to share scratch arenas with, or null.
+   * @param[in] backend_options See BackendOptions.
+   * @param[in] debug_buffer_size See EventLog; without one nothing is logged.
    */
   std::shared_ptr<SessionHandle> session(
       const nanobind::dict& arenas, bool keep,
-      const std::shared_ptr<SessionHandle>& scratch_from) const;
+      const std::shared_ptr<SessionHandle>& scratch_from,
+      const nanobind::dict& backend_options,
+      std::optional<size_t> debug_buffer_size) const;
 
  private:
   explicit ProgramHandle(std::shared_ptr<const Program> program)
@@ -66,12 +81,17 @@ class SessionHandle final : public std::enable_shared_from_this<SessionHandle> {
 
   using SharedMemory = std::shared_ptr<const BorrowedMemory>;
 
+  /// What a session uses as long as it lives.
+  struct Resources {
+    std::vector<SharedMemory> borrowed;
+    std::unique_ptr<BackendOptions> backend_options;
+    std::unique_ptr<EventLog> event_log;
+  };
+
   /// @param[in] mutex One for all sessions that share scratch arenas.
-  /// @param[in] borrowed Kept as long as the session.
   SessionHandle(std::unique_ptr<Session> session,
-                std::shared_ptr<std::mutex> mutex,
-                std::vector<SharedMemory> borrowed)
-      : borrowed_(std::move(borrowed)),
+                std::shared_ptr<std::mutex> mutex, Resources resources)
+      : resources_(std::move(resources)),
         session_(std::move(session)),
         shared_mutex_(std::move(mutex)) {}
 
@@ -79,13 +99,19 @@ class SessionHandle final : public std::enable_shared_from_this<SessionHandle> {
   void unload_method(const std::string& name);
 
   /// Runs a method, and loads it if need be; nothing can unload it in between.
-  nanobind::list execute(const std::string& name, nanobind::handle inputs);
+  /// Outputs that the program planned are views where they are not copied.
+  nanobind::list execute(const std::string& name, nanobind::handle inputs,
+                         bool copy_outputs);
 
   /// Names of the methods that are loaded, in the order of the file.
   std::vector<std::string> loaded_methods();
 
   void reset(std::optional<std::string_view> arena,
              std::optional<std::string_view> slot);
+
+  /// The events since the last time, as an ETDump and the values that it points
+  /// into; None if there were none.
+  nanobind::object take_etdump();
 
   /// A torch tensor over the slot's bytes, which keeps this session alive.
   nanobind::object slot_tensor(std::string_view arena, std::string_view slot);
@@ -109,7 +135,10 @@ class SessionHandle final : public std::enable_shared_from_this<SessionHandle> {
 
   SharedSignature load(const std::string& name);
   nanobind::list execute(const Signature& signature, nanobind::handle inputs,
-                         IfUnloaded if_unloaded);
+                         bool copy_outputs, IfUnloaded if_unloaded);
+
+  /// What keeps the memory of a method.
+  std::shared_ptr<const void> owner_of(LoadedMethod& method);
 
   /// With the mutex.
   executorch::runtime::Result<LoadedMethod*> load_locked(
@@ -118,8 +147,8 @@ class SessionHandle final : public std::enable_shared_from_this<SessionHandle> {
   executorch::extension::arenas::SlotInfo slot_info(
       std::string_view arena, std::string_view slot) const;
 
-  // Before the session that lies in it.
-  std::vector<SharedMemory> borrowed_;
+  // Before the session that uses them.
+  Resources resources_;
   std::unique_ptr<Session> session_;
   std::shared_ptr<std::mutex> shared_mutex_;
   std::mutex& mutex_ = *shared_mutex_;
@@ -137,7 +166,7 @@ class MethodHandle final {
                std::shared_ptr<const Signature> signature)
       : session_(std::move(session)), signature_(std::move(signature)) {}
 
-  nanobind::list execute(nanobind::handle inputs);
+  nanobind::list execute(nanobind::handle inputs, bool copy_outputs);
 
   const std::string& name() const { return signature_->method; }
 

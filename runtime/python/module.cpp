@@ -10,6 +10,8 @@
 #include "checking.h"
 #include "handles.h"
 #include "metadata.h"
+#include "options.h"
+#include "registries.h"
 
 namespace nb = nanobind;
 
@@ -21,11 +23,17 @@ NB_MODULE(_C, module) {
   module.doc() = "The C++ runtime of pte_arenas; use pte_arenas.runtime.";
   pte_arenas::define_checking(module);
   pte_arenas::define_metadata(module);
+  pte_arenas::define_options(module);
+  pte_arenas::define_registries(module);
 
   nb::class_<ProgramHandle>(module, "Program", "A checked program.")
       .def_static("from_file", &ProgramHandle::from_file, nb::arg("path"),
-                  "Maps a file; the path is encoded as `os.fsencode` does.")
+                  nb::arg("data_files"), nb::arg("mode"),
+                  nb::arg("is_unshared"), nb::arg("verification"),
+                  "Reads a file; paths are encoded as `os.fsencode` does.")
       .def_static("from_bytes", &ProgramHandle::from_bytes, nb::arg("data"),
+                  nb::arg("data_files"), nb::arg("mode"),
+                  nb::arg("is_unshared"), nb::arg("verification"),
                   "Reads a program from memory, which it keeps.")
       .def("method_names", &ProgramHandle::method_names,
            "Names of the methods, in the order of the file.")
@@ -37,8 +45,11 @@ NB_MODULE(_C, module) {
            "What the program says of a method.")
       .def("session", &ProgramHandle::session, nb::arg("arenas"),
            nb::arg("keep"), nb::arg("scratch_from").none(),
+           nb::arg("backend_options"), nb::arg("debug_buffer_size").none(),
            nb::sig("def session(self, arenas: dict[str, typing.Any], keep: "
-                   "bool, scratch_from: Session | None) -> Session"),
+                   "bool, scratch_from: Session | None, backend_options: "
+                   "dict[str, dict[str, bool | int | str]], "
+                   "debug_buffer_size: int | None) -> Session"),
            "Allocates or borrows the arenas and gives them their initial "
            "values.");
 
@@ -49,17 +60,20 @@ NB_MODULE(_C, module) {
       .def("unload_method", &SessionHandle::unload_method, nb::arg("name"),
            "Frees a method and the memory that is its own.")
       .def("execute",
-           nb::overload_cast<const std::string&, nb::handle>(
+           nb::overload_cast<const std::string&, nb::handle, bool>(
                &SessionHandle::execute),
-           nb::arg("name"), nb::arg("inputs").none(),
+           nb::arg("name"), nb::arg("inputs").none(), nb::arg("copy_outputs"),
            nb::sig("def execute(self, name: str, inputs: "
-                   "collections.abc.Sequence[typing.Any]) -> "
-                   "list[typing.Any]"),
+                   "collections.abc.Sequence[typing.Any], copy_outputs: bool) "
+                   "-> list[typing.Any]"),
            "Runs a method, and loads it if need be.")
       .def("loaded_methods", &SessionHandle::loaded_methods,
            "Names of the loaded methods, in the order of the file.")
       .def("reset", &SessionHandle::reset, nb::arg("arena") = nb::none(),
            nb::arg("slot") = nb::none(), "Gives initial values again.")
+      .def("take_etdump", &SessionHandle::take_etdump,
+           nb::sig("def take_etdump(self) -> tuple[bytes, bytes, bool] | None"),
+           "Events since the last time: ETDump, values, whether some lack.")
       .def("slot_tensor", &SessionHandle::slot_tensor, nb::arg("arena"),
            nb::arg("slot"),
            nb::sig("def slot_tensor(self, arena: str, slot: str) -> "
@@ -82,8 +96,9 @@ NB_MODULE(_C, module) {
                    nb::sig("def metadata(self) -> MethodMeta"),
                    "What the program says of the method.")
       .def("execute", &MethodHandle::execute, nb::arg("inputs").none(),
+           nb::arg("copy_outputs") = true,
            nb::sig("def execute(self, inputs: "
-                   "collections.abc.Sequence[typing.Any]) -> "
-                   "list[typing.Any]"),
+                   "collections.abc.Sequence[typing.Any], copy_outputs: bool = "
+                   "True) -> list[typing.Any]"),
            "Runs the method; the outputs are the caller's own.");
 }

@@ -34,7 +34,12 @@ constexpr size_t kReadableBehind =
     executorch::extension::arenas::ZeroedMemory::kReadableBehind;
 
 void delete_block(dlpack::ManagedTensor* managed) {
-  std::free(managed->context);
+  TensorBlock::Delete()(static_cast<TensorBlock*>(managed->context));
+}
+
+bool is_for_torch(const Tensor& tensor) {
+  return static_cast<size_t>(tensor.dim()) <= TensorBlock::kMaxRank &&
+         dlpack_type(tensor.scalar_type()).lanes != 0;
 }
 
 struct ToPython {
@@ -50,6 +55,7 @@ struct ToPython {
 }  // namespace
 
 void TensorBlock::Delete::operator()(TensorBlock* block) const {
+  block->~TensorBlock();
   std::free(block);
 }
 
@@ -70,14 +76,14 @@ TensorBlock::Owner TensorBlock::allocate(size_t nbytes) {
   return Owner(block);
 }
 
-void TensorBlock::describe(const Tensor& tensor) {
+void TensorBlock::describe(const Tensor& tensor, void* data) {
   const auto sizes = tensor.sizes();
   const auto strides_of_tensor = tensor.strides();
   for (size_t d = 0; d < sizes.size(); ++d) {
     shape[d] = sizes[d];
     strides[d] = strides_of_tensor[d];
   }
-  managed.tensor = {data(),
+  managed.tensor = {data,
                     {dlpack::kCpu, 0},
                     static_cast<int32_t>(sizes.size()),
                     dlpack_type(tensor.scalar_type()),
@@ -109,13 +115,18 @@ Error Outputs::place(const Signature& signature, Method& method) {
   return Error::Ok;
 }
 
-Error Outputs::take(const Signature& signature, const Method& method) {
+Error Outputs::take(const Signature& signature, LoadedMethod& loaded,
+                    std::shared_ptr<const void> owner) {
+  const Method& method = loaded.method();
   for (size_t i = 0; i < values_.size(); ++i) {
     const EValue& value = method.get_output(i);
     auto* const placed = std::get_if<TensorBlock::Owner>(&values_[i].content);
     if (placed != nullptr && value.isTensor() &&
         value.toTensor().const_data_ptr() == (*placed)->data()) {
-      (*placed)->describe(value.toTensor());
+      (*placed)->describe(value.toTensor(), (*placed)->data());
+    } else if (owner != nullptr && value.isTensor() &&
+               loaded.plans(value.toTensor().const_data_ptr())) {
+      ET_CHECK_OK_OR_RETURN_ERROR(view(value.toTensor(), owner, &values_[i]));
     } else {
       ET_CHECK_OK_OR_RETURN_ERROR(copy(value, &values_[i]));
     }
@@ -130,9 +141,23 @@ Error Outputs::take(const Signature& signature, const Method& method) {
   return Error::Ok;
 }
 
+Error Outputs::view(const Tensor& tensor, std::shared_ptr<const void> owner,
+                    Value* viewed) {
+  if (!is_for_torch(tensor)) {
+    return Error::NotSupported;
+  }
+  TensorBlock::Owner block = TensorBlock::allocate(0);
+  if (block == nullptr) {
+    return Error::MemoryAllocationFailed;
+  }
+  block->owner = std::move(owner);
+  block->describe(tensor, tensor.mutable_data_ptr());
+  viewed->content = std::move(block);
+  return Error::Ok;
+}
+
 Error Outputs::copy(const Tensor& tensor, Value* copied) {
-  if (static_cast<size_t>(tensor.dim()) > TensorBlock::kMaxRank ||
-      dlpack_type(tensor.scalar_type()).lanes == 0) {
+  if (!is_for_torch(tensor)) {
     return Error::NotSupported;
   }
   TensorBlock::Owner block = TensorBlock::allocate(tensor.nbytes());
@@ -145,7 +170,7 @@ Error Outputs::copy(const Tensor& tensor, Value* copied) {
     }
     std::memcpy(block->data(), tensor.const_data_ptr(), tensor.nbytes());
   }
-  block->describe(tensor);
+  block->describe(tensor, block->data());
   copied->content = std::move(block);
   return Error::Ok;
 }

@@ -16,13 +16,18 @@
 
 namespace pte_arenas {
 
-/// Memory for one tensor, behind its own description; one block of the heap.
+/**
+ * A tensor for torch: its description, and behind it in the same block of the
+ * heap its elements, unless they are in memory that it shares.
+ */
 struct TensorBlock {
   static constexpr size_t kMaxRank = 16;
 
   dlpack::ManagedTensor managed;
   int64_t shape[kMaxRank];
   int64_t strides[kMaxRank];
+  /// Keeps the elements where they are not in the block.
+  std::shared_ptr<const void> owner;
 
   struct Delete {
     void operator()(TensorBlock* block) const;
@@ -32,24 +37,30 @@ struct TensorBlock {
   /// Null if there is no memory.
   static Owner allocate(size_t nbytes);
 
-  /// Takes over the type and shape of a tensor, not its elements.
-  void describe(const executorch::aten::Tensor& tensor);
+  /// Takes over the type and shape of a tensor, whose elements are at `data`.
+  void describe(const executorch::aten::Tensor& tensor, void* data);
 
   char* data();
 };
 
 /**
- * The outputs of one call, owned apart from the session.
+ * The outputs of one call: owned apart from the session, or views of its
+ * memory.
  */
 class Outputs final {
  public:
   /// Gives the method memory for the outputs that it has none for.
   executorch::runtime::Error place(const Signature& signature, Method& method);
 
-  /// Copies what the method gave and the inputs that it changed, after it was
-  /// executed.
+  /**
+   * Takes what the method gave and the inputs that it changed, after it was
+   * executed.
+   *
+   * @param[in] owner Keeps the method's memory, for views of it; null to copy.
+   */
   executorch::runtime::Error take(const Signature& signature,
-                                  const Method& method);
+                                  LoadedMethod& method,
+                                  std::shared_ptr<const void> owner);
 
   /// Changes the caller's tensors where the method changed its inputs. With the
   /// GIL.
@@ -68,6 +79,9 @@ class Outputs final {
 
   static executorch::runtime::Error copy(
       const executorch::runtime::EValue& value, Value* copied);
+  static executorch::runtime::Error view(const executorch::aten::Tensor& tensor,
+                                         std::shared_ptr<const void> owner,
+                                         Value* viewed);
   static executorch::runtime::Error copy(const executorch::aten::Tensor& tensor,
                                          Value* copied);
   static nanobind::object to_python(Value& value);

@@ -12,6 +12,7 @@ using executorch::extension::arenas::ArenaTable;
 using executorch::extension::arenas::BorrowedArena;
 using executorch::extension::arenas::Finding;
 using executorch::extension::arenas::Lifetime;
+using executorch::extension::arenas::LoadOptions;
 using executorch::extension::arenas::SessionOptions;
 using executorch::runtime::Error;
 using executorch::runtime::Result;
@@ -37,7 +38,24 @@ struct ProgramOverBytes {
   }
 };
 
+LoadOptions options_of(const std::vector<nb::bytes>& data_files,
+                       ProgramHandle::LoadMode mode, bool is_unshared,
+                       ProgramHandle::Verification verification) {
+  LoadOptions options;
+  for (const nb::bytes& path : data_files) {
+    options.data_files.emplace_back(path.c_str(), path.size());
+  }
+  options.mode = mode;
+  options.is_unshared = is_unshared;
+  options.verification = verification;
+  return options;
+}
+
 [[noreturn]] void raise_load_error(Error error, const Finding& finding) {
+  const std::string path = finding.path;
+  if (path == "shared_memory_ids") {
+    raise_wrong_use(path + ": " + finding.message);
+  }
   if (finding.path[0] != '\0') {
     raise_invalid_program(finding);
   }
@@ -51,15 +69,19 @@ bool is_scratch(const ArenaTable& table, std::string_view arena) {
 
 }  // namespace
 
-ProgramHandle ProgramHandle::from_file(const nb::bytes& path) {
+ProgramHandle ProgramHandle::from_file(const nb::bytes& path,
+                                       const std::vector<nb::bytes>& data_files,
+                                       LoadMode mode, bool is_unshared,
+                                       Verification verification) {
+  const LoadOptions options =
+      options_of(data_files, mode, is_unshared, verification);
   const std::string name(path.c_str(), path.size());
   Finding finding;
   Error error = Error::Ok;
   std::shared_ptr<const Program> program;
   {
     const nb::gil_scoped_release no_gil;
-    auto loaded =
-        Program::load(name.c_str(), Program::LoadMode::Mmap, &finding);
+    auto loaded = Program::load(name.c_str(), &finding, options);
     error = loaded.error();
     program = loaded.ok() ? std::move(*loaded) : nullptr;
   }
@@ -69,9 +91,13 @@ ProgramHandle ProgramHandle::from_file(const nb::bytes& path) {
   return ProgramHandle(std::move(program));
 }
 
-ProgramHandle ProgramHandle::from_bytes(const nb::bytes& data) {
+ProgramHandle ProgramHandle::from_bytes(
+    const nb::bytes& data, const std::vector<nb::bytes>& data_files,
+    LoadMode mode, bool is_unshared, Verification verification) {
   Finding finding;
-  auto loaded = Program::load(data.data(), data.size(), &finding);
+  auto loaded =
+      Program::load(data.data(), data.size(), &finding,
+                    options_of(data_files, mode, is_unshared, verification));
   if (!loaded.ok()) {
     raise_load_error(loaded.error(), finding);
   }
@@ -96,8 +122,11 @@ nb::object ProgramHandle::metadata(const std::string& method) const {
 
 std::shared_ptr<SessionHandle> ProgramHandle::session(
     const nb::dict& arenas, bool keep,
-    const std::shared_ptr<SessionHandle>& scratch_from) const {
-  std::vector<SessionHandle::SharedMemory> borrowed;
+    const std::shared_ptr<SessionHandle>& scratch_from,
+    const nb::dict& backend_options,
+    std::optional<size_t> debug_buffer_size) const {
+  SessionHandle::Resources resources;
+  auto& borrowed = resources.borrowed;
   std::vector<BorrowedArena> sources;
   for (const auto& [name, memory] : arenas) {
     borrowed.push_back(std::make_shared<const BorrowedMemory>(
@@ -107,11 +136,17 @@ std::shared_ptr<SessionHandle> ProgramHandle::session(
   }
   SessionOptions options;
   options.borrowed = {sources.data(), sources.size()};
+  resources.backend_options = std::make_unique<BackendOptions>(backend_options);
+  options.backend_options = &resources.backend_options->map();
+  if (debug_buffer_size.has_value()) {
+    resources.event_log = std::make_unique<EventLog>(*debug_buffer_size);
+    options.event_tracer = resources.event_log->tracer();
+  }
   auto mutex = std::make_shared<std::mutex>();
   if (scratch_from != nullptr) {
     options.scratch_from = scratch_from->session_.get();
     mutex = scratch_from->shared_mutex_;
-    for (const auto& memory : scratch_from->borrowed_) {
+    for (const auto& memory : scratch_from->resources_.borrowed) {
       if (is_scratch(program_->table(), memory->arena())) {
         borrowed.push_back(memory);
       }
@@ -133,7 +168,7 @@ std::shared_ptr<SessionHandle> ProgramHandle::session(
     raise_runtime_error("session", error);
   }
   return std::make_shared<SessionHandle>(std::move(session), std::move(mutex),
-                                         std::move(borrowed));
+                                         std::move(resources));
 }
 
 }  // namespace pte_arenas

@@ -13,7 +13,8 @@
 
 namespace pte_arenas {
 
-using Method = executorch::extension::arenas::LoadedMethod::Method;
+using LoadedMethod = executorch::extension::arenas::LoadedMethod;
+using Method = LoadedMethod::Method;
 
 /// How the shape of an input may vary.
 enum class Shape : uint8_t {

@@ -1,11 +1,10 @@
 #include <executorch/extension/arenas/arena_program.h>
 #include <executorch/extension/data_loader/buffer_data_loader.h>
-#include <executorch/extension/data_loader/file_data_loader.h>
-#include <executorch/extension/data_loader/mmap_data_loader.h>
 #include <executorch/runtime/platform/runtime.h>
 
 #include <utility>
 
+#include "data_files.h"
 #include "message.h"
 #include "program_loader.h"
 
@@ -13,6 +12,7 @@ namespace executorch {
 namespace extension {
 namespace ET_ARENAS_NAMESPACE {
 
+using internal::DataFiles;
 using internal::ProgramLoader;
 using internal::refuse;
 using internal::write_path;
@@ -64,27 +64,75 @@ Error refuse_program(Error error, Finding* finding) {
   return error;
 }
 
-template <typename Loader>
-Result<std::unique_ptr<DataLoader>> on_heap(Result<Loader> loader) {
-  if (!loader.ok()) {
-    return loader.error();
+// Where ExecuTorch 1.5.1 plans the mutable buffers that methods share.
+constexpr size_t kSharedMemoryId = 2;
+
+/// Whether a method has planned memory at all; one that returns constants has
+/// none.
+bool plans_memory(const ArenaTable& table, size_t method) {
+  for (size_t i = 0; i < table.num_planned_buffers(method); ++i) {
+    if (table.planned_buffer(method, i).size != 0) {
+      return true;
+    }
   }
-  return std::unique_ptr<DataLoader>(new Loader(std::move(*loader)));
+  return false;
+}
+
+/// Refuses a program whose methods may share memory without saying so.
+Error check_unambiguous(const ArenaTable& table, Finding* finding) {
+  if (table.num_arenas() != 0) {
+    return Error::Ok;
+  }
+  uint64_t size = 0;
+  size_t count = 0;
+  for (size_t m = 0; m < table.num_methods(); ++m) {
+    if (!plans_memory(table, m)) {
+      continue;
+    }
+    const uint64_t planned =
+        table.num_planned_buffers(m) < kSharedMemoryId
+            ? 0
+            : table.planned_buffer(m, kSharedMemoryId - 1).size;
+    if (planned == 0 || (count > 0 && planned != size)) {
+      return Error::Ok;
+    }
+    size = planned;
+    ++count;
+  }
+  if (count < 2) {
+    return Error::Ok;
+  }
+  write_path(finding, "shared_memory_ids");
+  (void)refuse(finding,
+               "expected () or (2,) for a program without arenas whose methods "
+               "all plan ",
+               size,
+               " bytes of memory id 2 but found neither; (2,) if it was "
+               "exported with share_mutable_buffers=True, else ()");
+  return Error::InvalidArgument;
 }
 
 }  // namespace
 
 ArenaProgram::ArenaProgram(std::unique_ptr<ProgramLoader> loader,
+                           std::unique_ptr<DataFiles> data_files,
                            Program&& program, const ArenaTable& table)
-    : loader_(std::move(loader)), program_(std::move(program)), table_(table) {}
+    : loader_(std::move(loader)),
+      data_files_(std::move(data_files)),
+      program_(std::move(program)),
+      table_(table) {}
 
 ArenaProgram::~ArenaProgram() = default;
 
 const DataLoader& ArenaProgram::loader() const { return loader_->file(); }
 
+const ArenaProgram::NamedDataMap* ArenaProgram::data() const {
+  return data_files_.get();
+}
+
 Result<SharedProgram> ArenaProgram::load(std::unique_ptr<DataLoader> file,
                                          Finding* finding,
-                                         Program::Verification verification) {
+                                         const LoadOptions& options) {
   runtime::runtime_init();
   const Result<size_t> file_size = file->size();
   if (!file_size.ok()) {
@@ -99,34 +147,38 @@ Result<SharedProgram> ArenaProgram::load(std::unique_ptr<DataLoader> file,
   if (!table.ok()) {
     return table.error();
   }
+  if (!options.is_unshared) {
+    ET_CHECK_OK_OR_RETURN_ERROR(check_unambiguous(*table, finding));
+  }
+  Result<std::unique_ptr<DataFiles>> data_files =
+      DataFiles::load(options.data_files, options.mode, finding);
+  if (!data_files.ok()) {
+    return data_files.error();
+  }
   auto loader =
       std::make_unique<ProgramLoader>(std::move(file), std::move(*bytes));
-  Result<Program> program = Program::load(loader.get(), verification);
+  Result<Program> program = Program::load(loader.get(), options.verification);
   if (!program.ok()) {
     return refuse_program(program.error(), finding);
   }
-  return SharedProgram(
-      new ArenaProgram(std::move(loader), std::move(*program), *table));
+  return SharedProgram(new ArenaProgram(
+      std::move(loader), std::move(*data_files), std::move(*program), *table));
 }
 
-Result<SharedProgram> ArenaProgram::load(const char* path, LoadMode mode,
-                                         Finding* finding,
-                                         Program::Verification verification) {
+Result<SharedProgram> ArenaProgram::load(const char* path, Finding* finding,
+                                         const LoadOptions& options) {
   Result<std::unique_ptr<DataLoader>> loader =
-      mode == LoadMode::Mmap ? on_heap(MmapDataLoader::from(
-                                   path, MmapDataLoader::MlockConfig::NoMlock))
-                             : on_heap(FileDataLoader::from(path));
+      internal::open_file(path, options.mode);
   if (!loader.ok()) {
     return loader.error();
   }
-  return load(std::move(*loader), finding, verification);
+  return load(std::move(*loader), finding, options);
 }
 
 Result<SharedProgram> ArenaProgram::load(const void* data, size_t size,
                                          Finding* finding,
-                                         Program::Verification verification) {
-  return load(std::make_unique<BufferDataLoader>(data, size), finding,
-              verification);
+                                         const LoadOptions& options) {
+  return load(std::make_unique<BufferDataLoader>(data, size), finding, options);
 }
 
 }  // namespace ET_ARENAS_NAMESPACE

@@ -1,6 +1,7 @@
 #include <executorch/extension/arenas/bind_arenas.h>
 #include <executorch/extension/arenas/loaded_method.h>
 
+#include <functional>
 #include <utility>
 
 #include "message.h"
@@ -104,9 +105,22 @@ LoadedMethod::LoadedMethod(const char* name,
       planned_memory_(allocator_of(planned_spans_, planned_devices_)),
       memory_manager_(&method_allocator_, &planned_memory_, &temp_allocator_) {}
 
+bool LoadedMethod::plans(const void* address) const {
+  const auto* const byte = static_cast<const uint8_t*>(address);
+  const std::less_equal<const uint8_t*> at_or_before;
+  for (size_t i = 0; i < planned_spans_.size(); ++i) {
+    const Span<uint8_t>& span = planned_spans_[i];
+    if (at_or_before(span.begin(), byte) && !at_or_before(span.end(), byte)) {
+      return planned_devices_.empty() || planned_devices_[i].is_cpu();
+    }
+  }
+  return false;
+}
+
 Result<std::unique_ptr<LoadedMethod>> LoadedMethod::load(
     const ArenaProgram& program, const ArenaPool& arenas, const char* name,
-    const runtime::LoadBackendOptionsMap* backend_options, Finding* finding) {
+    const runtime::LoadBackendOptionsMap* backend_options,
+    runtime::EventTracer* event_tracer, Finding* finding) {
   const ArenaTable& table = program.table();
   const Result<size_t> index = table.find_method(name);
   if (!index.ok()) {
@@ -132,12 +146,14 @@ Result<std::unique_ptr<LoadedMethod>> LoadedMethod::load(
   const internal::ProgramLoader::Protection protection(
       arenas, {loaded->private_memory_.data(), loaded->private_memory_.size()});
   Result<Method> method = program.program().load_method(
-      name, &loaded->memory_manager_, /*event_tracer=*/nullptr,
-      /*named_data_map=*/nullptr, backend_options);
+      name, &loaded->memory_manager_, event_tracer, program.data(),
+      backend_options);
   if (!method.ok()) {
     return method.error();
   }
   loaded->method_.emplace(std::move(*method));
+  loaded->num_inputs_ = loaded->method_->inputs_size();
+  loaded->num_outputs_ = loaded->method_->outputs_size();
   return loaded;
 }
 

@@ -27,19 +27,29 @@ Result<FreeableBuffer> ProgramLoader::load(size_t offset, size_t size,
 
 Error ProgramLoader::load_into(size_t offset, size_t size,
                                const SegmentInfo& info, void* buffer) const {
-  if (protection != nullptr) {
-    if (protection->arenas_.contains(buffer)) {
-      return Error::Ok;
-    }
-    for (MemoryBlock& block : protection->private_memory_) {
-      if (block.contains(buffer)) {
-        const auto* const to = static_cast<const uint8_t*>(buffer);
-        return block.load(static_cast<size_t>(to - block.span().data()), size,
-                          *file_, offset, info);
-      }
+  const Protection* const protection = Protection::current();
+  if (protection != nullptr && protection->covers(buffer)) {
+    return Error::Ok;
+  }
+  MemoryBlock* const block =
+      protection == nullptr ? nullptr : protection->private_block(buffer);
+  return block == nullptr ? file_->load_into(offset, size, info, buffer)
+                          : block->load(block->offset_of(buffer), size, *file_,
+                                        offset, info);
+}
+
+const ProgramLoader::Protection* ProgramLoader::Protection::current() {
+  return protection;
+}
+
+MemoryBlock* ProgramLoader::Protection::private_block(
+    const void* address) const {
+  for (MemoryBlock& block : private_memory_) {
+    if (block.contains(address)) {
+      return &block;
     }
   }
-  return file_->load_into(offset, size, info, buffer);
+  return nullptr;
 }
 
 ProgramLoader::Protection::Protection(const ArenaPool& arenas,

@@ -55,9 +55,16 @@ class ProgramLoader final : public runtime::DataLoader {
     Protection& operator=(const Protection&) = delete;
     ~Protection();
 
-   private:
-    friend class ProgramLoader;
+    /// Of the method that this thread is loading; null if it loads none.
+    static const Protection* current();
 
+    /// Whether nothing may be loaded to an address.
+    bool covers(const void* address) const { return arenas_.contains(address); }
+
+    /// The private buffer that holds an address, or null.
+    MemoryBlock* private_block(const void* address) const;
+
+   private:
     const ArenaPool& arenas_;
     runtime::Span<MemoryBlock> private_memory_;
     const Protection* outer_;

@@ -43,6 +43,7 @@ Session::Session(std::shared_ptr<const ArenaProgram> program, ArenaPool pool,
                  const SessionOptions& options)
     : program_(std::move(program)),
       pool_(std::move(pool)),
+      event_tracer_(options.event_tracer),
       in_use_(std::move(in_use)) {
   if (options.backend_options != nullptr) {
     backend_options_ = *options.backend_options;
@@ -94,8 +95,9 @@ Result<LoadedMethod*> Session::load_in_use(const std::string& name,
   if (LoadedMethod* const loaded = loaded_method(name)) {
     return loaded;
   }
-  Result<std::unique_ptr<LoadedMethod>> method = LoadedMethod::load(
-      *program_, pool_, name.c_str(), &backend_options_, finding);
+  Result<std::unique_ptr<LoadedMethod>> method =
+      LoadedMethod::load(*program_, pool_, name.c_str(), &backend_options_,
+                         event_tracer_, finding);
   if (!method.ok()) {
     return method.error();
   }
@@ -130,8 +132,8 @@ Error Session::execute(LoadedMethod& method, Span<const EValue> inputs,
 Error Session::execute_in_use(LoadedMethod& loaded, Span<const EValue> inputs,
                               Span<EValue> outputs) {
   LoadedMethod::Method& method = loaded.method();
-  if (inputs.size() != method.inputs_size() ||
-      outputs.size() < method.outputs_size()) {
+  if (inputs.size() != loaded.num_inputs() ||
+      outputs.size() < loaded.num_outputs()) {
     return Error::InvalidArgument;
   }
   // Every input every time: planned inputs share memory with activations.
@@ -139,7 +141,7 @@ Error Session::execute_in_use(LoadedMethod& loaded, Span<const EValue> inputs,
     ET_CHECK_OK_OR_RETURN_ERROR(method.set_input(inputs[i], i));
   }
   ET_CHECK_OK_OR_RETURN_ERROR(method.execute());
-  for (size_t i = 0; i < method.outputs_size(); ++i) {
+  for (size_t i = 0; i < loaded.num_outputs(); ++i) {
     outputs[i] = method.get_output(i);
   }
   return Error::Ok;

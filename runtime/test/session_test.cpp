@@ -19,6 +19,8 @@ using executorch::extension::BufferDataLoader;
 using executorch::extension::arenas::ArenaProgram;
 using executorch::extension::arenas::Finding;
 using executorch::extension::arenas::LoadedMethod;
+using executorch::extension::arenas::LoadMode;
+using executorch::extension::arenas::LoadOptions;
 using executorch::extension::arenas::Session;
 using executorch::runtime::DataLoader;
 using executorch::runtime::Error;
@@ -279,10 +281,16 @@ TEST(SessionTest, TellsWhatExecuTorchRefuses) {
 }
 
 /// Alone in its folder: tests may run at the same time.
-class FromFileTest : public ::testing::TestWithParam<ArenaProgram::LoadMode> {
+class FromFileTest : public ::testing::TestWithParam<LoadMode> {
  protected:
   void SetUp() override { ASSERT_NE(mkdtemp(folder_.data()), nullptr); }
   void TearDown() override { rmdir(folder_.c_str()); }
+
+  static LoadOptions options() {
+    LoadOptions options;
+    options.mode = GetParam();
+    return options;
+  }
 
   std::string folder_ = ::testing::TempDir() + "arenas_XXXXXX";
 };
@@ -297,7 +305,7 @@ TEST_P(FromFileTest, LoadsAndRefuses) {
   };
   write(file.size());
   {
-    const auto program = ArenaProgram::load(path.c_str(), GetParam());
+    const auto program = ArenaProgram::load(path.c_str(), nullptr, options());
     ASSERT_TRUE(program.ok());
     const auto session = session_of(*program);
     EXPECT_EQ(bump(*session, 1), (Floats{6, 7}));
@@ -307,17 +315,20 @@ TEST_P(FromFileTest, LoadsAndRefuses) {
   for (const size_t size : {size_t{0}, size_t{63}, file.size() - 1}) {
     write(size);
     Finding finding;
-    EXPECT_EQ(ArenaProgram::load(path.c_str(), GetParam(), &finding).error(),
+    EXPECT_EQ(ArenaProgram::load(path.c_str(), &finding, options()).error(),
               Error::InvalidProgram);
     EXPECT_STREQ(finding.path, "program") << size;
   }
   std::remove(path.c_str());
-  EXPECT_EQ(ArenaProgram::load(path.c_str(), GetParam()).error(),
+  EXPECT_EQ(ArenaProgram::load(path.c_str(), nullptr, options()).error(),
             Error::AccessFailed);
 }
 
 INSTANTIATE_TEST_SUITE_P(Modes, FromFileTest,
-                         ::testing::Values(ArenaProgram::LoadMode::Mmap,
-                                           ArenaProgram::LoadMode::File));
+                         ::testing::Values(LoadMode::Mmap,
+                                           LoadMode::MmapUseMlock,
+                                           LoadMode::MmapUseMlockIgnoreErrors,
+                                           LoadMode::MmapUseMadvise,
+                                           LoadMode::File));
 
 }  // namespace

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     )
     from pte_arenas.memory import MethodMemory, ProgramMemory
     from pte_arenas.read import read_layout
+    from pte_arenas.verification import CaseResult, VerificationReport, verify
 
 # In the order of the flow. Imported on first use: the command line and the runtime must not wait
 # for torch and exir where they do not need them.
@@ -43,6 +44,9 @@ _HOME = {
     "adopt": "adopter",
     "read_layout": "read",
     "check": "checker",
+    "verify": "verification",
+    "VerificationReport": "verification",
+    "CaseResult": "verification",
     "ProgramLayout": "layout",
     "ArenaLayout": "layout",
     "ArenaSlot": "layout",
@@ -68,6 +72,9 @@ __all__ = [
     "adopt",
     "read_layout",
     "check",
+    "verify",
+    "VerificationReport",
+    "CaseResult",
     "ProgramLayout",
     "ArenaLayout",
     "ArenaSlot",

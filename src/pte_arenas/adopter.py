@@ -66,11 +66,23 @@ def adopt(
         InvalidProgramError: The old file breaks a rule of docs/checks.md.
         OSError: A file cannot be read or written.
     """
+    data = old if isinstance(old, bytes) else Path(old)
+    chunks = adopted(data, memory_id, name=name, require_arenas=require_arenas)
+    with replacing(Path(new)) as sibling:
+        with sibling.open("wb") as file:
+            file.writelines(chunks)
+        return read_layout(sibling)
+
+
+def adopted(
+    old: Path | bytes, memory_id: int, *, name: str | None = None, require_arenas: bool = True
+) -> list[bytes | memoryview]:
+    """The file that `adopt` writes, in pieces that make it when joined."""
     if not isinstance(memory_id, int) or memory_id < 2:
         raise ArenaError(
             f"memory_id: expected at least 2 but found {memory_id!r}; memory id 1 holds activations"
         )
-    data = old if isinstance(old, bytes) else mapped(Path(old))
+    data = old if isinstance(old, bytes) else mapped(old)
     layout = layout_of(data)
     if layout.arenas:
         names = ", ".join(quoted(arena.name) for arena in layout.arenas)
@@ -93,11 +105,7 @@ def adopt(
     planned = None if require_arenas else arena.size
     head = _with_planned(head, claimed, memory_id, planned)
     bindings = {memory.method: [_binding(memory, memory_id, slots)] for memory in claimed}
-    chunks = splice_program([head, *rest], [arena], bindings)
-    with replacing(Path(new)) as sibling:
-        with sibling.open("wb") as file:
-            file.writelines(chunks)
-        return read_layout(sibling)
+    return splice_program([head, *rest], [arena], bindings)
 
 
 def _check_optional(memory: ClaimedMemory, memory_id: int, *, require_arenas: bool) -> None:

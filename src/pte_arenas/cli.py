@@ -15,7 +15,7 @@ from pte_arenas.errors import ArenaError, InvalidProgramError
 from pte_arenas.rules.tensors import LONGEST_LIST, escaped, quoted
 
 if TYPE_CHECKING:
-    from rich.text import Text
+    from rich.console import RenderableType
 
 app = typer.Typer(
     help="Program-scoped memory arenas for ExecuTorch.",
@@ -93,6 +93,37 @@ def adopt(
         )
 
 
+@app.command()
+def verify(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A .bpte file.")],
+    keep_state: Annotated[
+        bool, typer.Option(help="Let a suite go on with the state that the one before it left.")
+    ] = False,
+    rtol: Annotated[float, typer.Option(help="Relative tolerance of floating elements.")] = 1e-5,
+    atol: Annotated[float, typer.Option(help="Absolute tolerance of floating elements.")] = 1e-8,
+    data_path: Annotated[
+        Path | None, typer.Option("--data", help="A .ptd file that the program needs.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+) -> None:
+    """Run the test suites of a bundled program."""
+    from pte_arenas.verification import verify as verify_bundle  # noqa: PLC0415
+
+    with _one_sentence(file):
+        report = verify_bundle(
+            file, keep_state=keep_state, rtol=rtol, atol=atol, data_path=data_path
+        )
+    if as_json:
+        passed = {"passed": report.passed}
+        typer.echo(json.dumps(report.model_dump(mode="json") | passed, indent=2))
+    else:
+        from pte_arenas.render import draw_report  # noqa: PLC0415
+
+        _print(draw_report(report, file.name))
+    if not report.passed:
+        raise typer.Exit(1)
+
+
 def _count(number: int, noun: str) -> str:
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
@@ -118,7 +149,7 @@ def demo() -> None:
         raise typer.Exit(1)
 
 
-def _print(text: Text) -> None:
+def _print(text: RenderableType) -> None:
     from rich.console import Console  # noqa: PLC0415
 
     Console().print(text, soft_wrap=True)

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
+from rich.console import Group, RenderableType
+from rich.table import Table
 from rich.text import Text
 
 from pte_arenas.layout import ArenaLayout, MethodLayout, ProgramLayout
 from pte_arenas.rules.tensors import escaped
+
+if TYPE_CHECKING:
+    from pte_arenas.verification import VerificationReport
 
 BAR_WIDTH = 32
 NAME_STYLE = "cyan"  # a colour, so that NO_COLOR leaves no escape sequence at all
@@ -34,6 +40,28 @@ def draw_layout(layout: ProgramLayout, title: str) -> Text:
     if layout.methods:
         lines += [Text(), Text("methods, with the bytes of their own"), *_method_lines(layout)]
     return Text("\n").join(lines)
+
+
+def draw_report(report: VerificationReport, title: str) -> RenderableType:
+    """Draws what became of the test cases of a bundled program.
+
+    Args:
+        report: What to draw.
+        title: Name of the file.
+    """
+    passed = sum(case.failure is None for case in report.cases)
+    table = Table("suite", "method", "case", "largest difference", "result", box=None)
+    for case in report.cases:
+        gap = case.largest_difference
+        table.add_row(
+            str(case.suite),
+            Text(escaped(case.method)),
+            str(case.case),
+            "" if gap is None else f"{gap:.3g}",
+            Text("passed" if case.failure is None else escaped(case.failure)),
+        )
+    summary = f"{passed} of {_count(report.cases, 'case')} passed, rtol {report.rtol:g}, atol "
+    return Group(Text(f"{escaped(title)}  {summary}{report.atol:g}"), Text(), table)
 
 
 def _summary(layout: ProgramLayout, title: str) -> Text:

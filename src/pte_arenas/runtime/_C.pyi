@@ -2,6 +2,7 @@
 # As nanobind's stubgen writes it; tests/test_runtime_stub.py tells when it is out of date.
 """The C++ runtime of pte_arenas; use pte_arenas.runtime."""
 
+import enum
 from collections.abc import Sequence
 from typing import Any
 
@@ -71,15 +72,63 @@ class MethodMeta:
 
     def __repr__(self) -> str: ...
 
+class LoadMode(enum.Enum):
+    """How the bytes of a file come into memory."""
+
+    Mmap = 0
+    """Pages of the file, read when touched."""
+
+    MmapUseMlock = 1
+    """The same, read and locked; an error where the system forbids it."""
+
+    MmapUseMlockIgnoreErrors = 2
+    """The same, locked where the system allows it."""
+
+    MmapUseMadvise = 3
+    """Pages of the file, which the system is told to read ahead."""
+
+    File = 4
+    """Read into memory of the process."""
+
+class Verification(enum.Enum):
+    """What ExecuTorch verifies when it loads a program."""
+
+    Minimal = 0
+    """That it is a program."""
+
+    InternalConsistency = 1
+    """That its tables lie inside it."""
+
+def backend_names() -> list[str]:
+    """Names of the registered backends."""
+
+def is_backend_available(name: str) -> bool:
+    """Whether a backend is registered and can run here."""
+
+def operator_names() -> set[str]:
+    """Names of the operators that have a kernel."""
+
 class Program:
     """A checked program."""
 
     @staticmethod
-    def from_file(path: bytes) -> Program:
-        """Maps a file; the path is encoded as `os.fsencode` does."""
+    def from_file(
+        path: bytes,
+        data_files: Sequence[bytes],
+        mode: LoadMode,
+        is_unshared: bool,
+        verification: Verification,
+    ) -> Program:
+        """Reads a file; paths are encoded as `os.fsencode` does."""
 
     @staticmethod
-    def from_bytes(data: bytes) -> Program:
+    def from_bytes(
+        data: bytes,
+        data_files: Sequence[bytes],
+        mode: LoadMode,
+        is_unshared: bool,
+        verification: Verification,
+    ) -> Program:
         """Reads a program from memory, which it keeps."""
 
     def method_names(self) -> list[str]:
@@ -91,7 +140,14 @@ class Program:
     def metadata(self, method: str) -> MethodMeta:
         """What the program says of a method."""
 
-    def session(self, arenas: dict[str, Any], keep: bool, scratch_from: Session | None) -> Session:
+    def session(
+        self,
+        arenas: dict[str, Any],
+        keep: bool,
+        scratch_from: Session | None,
+        backend_options: dict[str, dict[str, bool | int | str]],
+        debug_buffer_size: int | None,
+    ) -> Session:
         """Allocates or borrows the arenas and gives them their initial values."""
 
 class Session:
@@ -103,7 +159,7 @@ class Session:
     def unload_method(self, name: str) -> None:
         """Frees a method and the memory that is its own."""
 
-    def execute(self, name: str, inputs: Sequence[Any]) -> list[Any]:
+    def execute(self, name: str, inputs: Sequence[Any], copy_outputs: bool) -> list[Any]:
         """Runs a method, and loads it if need be."""
 
     def loaded_methods(self) -> list[str]:
@@ -111,6 +167,9 @@ class Session:
 
     def reset(self, arena: str | None = None, slot: str | None = None) -> None:
         """Gives initial values again."""
+
+    def take_etdump(self) -> tuple[bytes, bytes, bool] | None:
+        """Events since the last time: ETDump, values, whether some lack."""
 
     def slot_tensor(self, arena: str, slot: str) -> torch.Tensor:
         """A view of a slot, which keeps the session alive."""
@@ -132,5 +191,5 @@ class Method:
     def metadata(self) -> MethodMeta:
         """What the program says of the method."""
 
-    def execute(self, inputs: Sequence[Any]) -> list[Any]:
+    def execute(self, inputs: Sequence[Any], copy_outputs: bool = True) -> list[Any]:
         """Runs the method; the outputs are the caller's own."""

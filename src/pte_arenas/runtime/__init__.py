@@ -1,6 +1,6 @@
 """Loads programs and runs their methods over the arenas that the file declares.
 
-A drop-in for `executorch.runtime` where methods share state:
+A drop-in for `executorch.runtime`, whose names it has, where methods share state:
 
     from pte_arenas.runtime import load_program
 
@@ -9,13 +9,16 @@ A drop-in for `executorch.runtime` where methods share state:
     session.arena("state")["context"].tensor
 """
 
-from pte_arenas.runtime._C import Method, MethodMeta, TensorInfo
+from pte_arenas.runtime._C import LoadMode, Method, MethodMeta, TensorInfo, Verification
+from pte_arenas.runtime.environment import BackendRegistry, OperatorRegistry, Runtime
 from pte_arenas.runtime.program import Program, load_program
 from pte_arenas.runtime.session import Session
 from pte_arenas.runtime.views import ArenaView, SlotView
 
 __all__ = [
     "load_program",
+    "LoadMode",
+    "Verification",
     "Program",
     "MethodMeta",
     "TensorInfo",
@@ -23,4 +26,7 @@ __all__ = [
     "Method",
     "ArenaView",
     "SlotView",
+    "Runtime",
+    "BackendRegistry",
+    "OperatorRegistry",
 ]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pte_arenas.errors import ArenaError
+from pte_arenas.files import replacing
 from pte_arenas.runtime.names import check_name
 from pte_arenas.runtime.views import ArenaView
 
@@ -48,8 +51,19 @@ class Session:
         check_name("a method", name, self._declared.method_names)
         self._session.unload_method(name)
 
-    def execute(self, name: str, inputs: Sequence[Any] = ()) -> list[Any]:
-        """Runs a method, and loads it if need be; see `Method.execute`.
+    def execute(
+        self, name: str, inputs: Sequence[Any] = (), *, copy_outputs: bool = True
+    ) -> list[Any]:
+        """Runs a method, and loads it if need be.
+
+        Args:
+            name: Name of the method.
+            inputs: One value for each input.
+            copy_outputs: Whether outputs are the caller's own. Else those that the program has
+                memory for are views of it: the memory lives as long as the view, even if the method
+                is unloaded and the session dropped, but the values change at the next call of the
+                method, and where an output is state whenever that changes. Writing to such a view
+                changes the state.
 
         Raises:
             ArenaError: The program has no such method.
@@ -58,7 +72,38 @@ class Session:
                 and it cannot be changed.
         """
         check_name("a method", name, self._declared.method_names)
-        return self._session.execute(name, inputs)
+        return self._session.execute(name, inputs, copy_outputs)
+
+    def write_etdump(
+        self, path: str | os.PathLike[str], debug_path: str | os.PathLike[str] | None = None
+    ) -> None:
+        """Writes what was loaded and executed since the last time, for `executorch.devtools`.
+
+        Args:
+            path: The ETDump file, which `Inspector` reads; replaced only by a complete one.
+            debug_path: Where to write the values of tensors, which the ETDump points into.
+
+        Raises:
+            ArenaError: The session logs no events, there were none, or `debug_buffer_size` was too
+                small for the values.
+            OSError: A file cannot be written.
+        """
+        logged = self._session.take_etdump()
+        if logged is None:
+            raise ArenaError(
+                "expected events to write but found none: give event_tracer=True when the session "
+                "is made and execute a method"
+            )
+        etdump, values, is_cut = logged
+        if is_cut:
+            raise ArenaError(
+                "debug_buffer_size: expected room for the values of all tensors but found that "
+                f"{len(values)} bytes filled it: give more"
+            )
+        for target, content in ((path, etdump), (debug_path, values)):
+            if target is not None:
+                with replacing(Path(target)) as sibling:
+                    sibling.write_bytes(content)
 
     def arena(self, name: str) -> ArenaView:
         """The slots of an arena by their fully qualified names.

@@ -7,6 +7,7 @@
 #include <executorch/extension/arenas/method_allocator.h>
 #include <executorch/extension/arenas/namespace.h>
 #include <executorch/runtime/backend/backend_options_map.h>
+#include <executorch/runtime/core/event_tracer.h>
 #include <executorch/runtime/core/hierarchical_allocator.h>
 #include <executorch/runtime/core/portable_type/device.h>
 #include <executorch/runtime/core/result.h>
@@ -29,9 +30,11 @@ namespace ET_ARENAS_NAMESPACE {
  *
  * Bound memory ids are the session's arenas; the others, private to this
  * method, start as zeros on the device that they are planned on and end with
- * it.
+ * it. A session shares ownership of its methods: `shared_from_this()` keeps one
+ * that is unloaded.
  */
-class ET_ARENAS_API LoadedMethod final {
+class ET_ARENAS_API LoadedMethod final
+    : public std::enable_shared_from_this<LoadedMethod> {
  public:
   using Method = executorch::ET_RUNTIME_NAMESPACE::Method;
 
@@ -42,6 +45,7 @@ class ET_ARENAS_API LoadedMethod final {
    * @param[in] arenas Must outlive the method.
    * @param[in] name Name of the method.
    * @param[in] backend_options Options for the delegates; may be null.
+   * @param[in] event_tracer May be null; must outlive the method.
    * @param[out] finding If not null, filled when there is no memory for a
    *     private buffer.
    *
@@ -55,16 +59,23 @@ class ET_ARENAS_API LoadedMethod final {
   static runtime::Result<std::unique_ptr<LoadedMethod>> load(
       const ArenaProgram& program, const ArenaPool& arenas, const char* name,
       const runtime::LoadBackendOptionsMap* backend_options,
-      Finding* finding = nullptr);
+      runtime::EventTracer* event_tracer = nullptr, Finding* finding = nullptr);
 
   LoadedMethod(const LoadedMethod&) = delete;
   LoadedMethod& operator=(const LoadedMethod&) = delete;
 
   const std::string& name() const { return name_; }
 
+  size_t num_inputs() const { return num_inputs_; }
+  size_t num_outputs() const { return num_outputs_; }
+
   /// Valid as long as this object. Whoever calls it directly sees to it that no
   /// other call uses the session meanwhile; see `Session::use()`.
   Method& method() { return *method_; }
+
+  /// Whether an address of the host lies in memory that the program planned for
+  /// the method, private or an arena, and so lives as long as both.
+  bool plans(const void* address) const;
 
  private:
   using Device = runtime::etensor::Device;
@@ -74,6 +85,9 @@ class ET_ARENAS_API LoadedMethod final {
                std::vector<Device> devices);
 
   std::string name_;
+  // Looked up once: a short method takes no longer than a few such calls.
+  size_t num_inputs_ = 0;
+  size_t num_outputs_ = 0;
   std::vector<MemoryBlock> private_memory_;
   std::vector<runtime::Span<uint8_t>> planned_spans_;
   /// One for each planned buffer, or none if all are on the host.

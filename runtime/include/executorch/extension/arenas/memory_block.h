@@ -66,6 +66,12 @@ class ET_ARENAS_API MemoryBlock final {
   /// Whether an address lies inside the block.
   bool contains(const void* address) const;
 
+  /// Where in the block an address lies that it contains.
+  size_t offset_of(const void* address) const {
+    return static_cast<size_t>(static_cast<const uint8_t*>(address) -
+                               span_.data());
+  }
+
   /// The pages of a block that owns host memory, else null.
   ZeroedMemory* owned_host() { return std::get_if<ZeroedMemory>(&memory_); }
   const ZeroedMemory* owned_host() const {

@@ -9,6 +9,7 @@
 #include <executorch/runtime/backend/options.h>
 #include <executorch/runtime/core/error.h>
 #include <executorch/runtime/core/evalue.h>
+#include <executorch/runtime/core/event_tracer.h>
 #include <executorch/runtime/core/result.h>
 #include <executorch/runtime/core/span.h>
 
@@ -34,6 +35,10 @@ struct SessionOptions {
   /// Options for delegates when methods are loaded, or null. What is given for
   /// XNNPACK replaces the weight cache above. Must outlive the session.
   const runtime::LoadBackendOptionsMap* backend_options = nullptr;
+
+  /// What loading and execution are logged to, such as an `ETDumpGen`, or null.
+  /// Must outlive the session, and no other session may use it meanwhile.
+  runtime::EventTracer* event_tracer = nullptr;
 
   /// Memory of the caller's for some or all arenas. It must outlive the
   /// session; the list itself only the call. Where a method with an XNNPACK
@@ -220,7 +225,8 @@ class ET_ARENAS_API Session final {
   ArenaPool pool_;
   runtime::BackendOptions<1> xnnpack_options_;
   runtime::LoadBackendOptionsMap backend_options_;
-  std::unordered_map<std::string, std::unique_ptr<LoadedMethod>> methods_;
+  runtime::EventTracer* event_tracer_;
+  std::unordered_map<std::string, std::shared_ptr<LoadedMethod>> methods_;
   uint64_t num_unloads_ = 0;
   /// One for all sessions that share scratch arenas.
   std::shared_ptr<std::atomic<bool>> in_use_;

@@ -1,0 +1,154 @@
+"""What a call costs: ours beside `executorch.runtime`, and a `Session` in C++ over a bare `Method`.
+
+Run it as `python -m bench.calls`; `--cpp FILE` adds the rows in C++, where FILE is the program
+`cpp_calls` that CMake builds with `-DPTE_ARENAS_BUILD_BENCH=ON`. Each row is measured in turns and
+the fastest turn counts, so that the ratio holds on a busy machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import rich
+import torch
+from executorch.exir import ExecutorchBackendConfig, to_edge
+from executorch.exir.passes import MemoryPlanningPass
+from executorch.runtime import Runtime
+from rich.table import Table
+from torch import Tensor, nn
+
+from pte_arenas.runtime import load_program
+
+LARGE = 1 << 20
+"""Elements of four bytes."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One comparison.
+
+    Attributes:
+        name: What is called.
+        stock: Seconds of a call in stock ExecuTorch.
+        ours: Seconds of the same call here.
+        goal: The largest ratio that is good enough.
+    """
+
+    name: str
+    stock: float
+    ours: float
+    goal: float
+
+    @property
+    def ratio(self) -> float:
+        return self.ours / self.stock
+
+
+class Add(nn.Module):
+    def forward(self, *inputs: Tensor) -> Tensor:
+        total = inputs[0] + inputs[-1]
+        for value in inputs[1:-1]:
+            total = total + value
+        return total
+
+
+def program(inputs: Sequence[Tensor], *, plan_outputs: bool = True) -> bytes:
+    exported = torch.export.export(Add(), tuple(value.clone() for value in inputs))
+    planning = MemoryPlanningPass(alloc_graph_output=plan_outputs)
+    config = ExecutorchBackendConfig(memory_planning_pass=planning)
+    data: bytes = to_edge(exported).to_executorch(config).buffer
+    return data
+
+
+def fastest(calls: Sequence[Callable[[], object]], number: int, turns: int) -> list[float]:
+    """Seconds of one call of each, in the fastest of several turns."""
+    best = [float("inf")] * len(calls)
+    for _ in range(turns):
+        for index, call in enumerate(calls):
+            begin = time.perf_counter()
+            for _ in range(number):
+                call()
+            best[index] = min(best[index], (time.perf_counter() - begin) / number)
+    return best
+
+
+def small(count: int, turns: int) -> Row:
+    inputs = tuple(torch.full((4,), float(index + 1)) for index in range(count))
+    data = program(inputs)
+    stock = Runtime.get().load_program(data).load_method("forward")
+    ours = load_program(data).load_method("forward")
+    for method in (stock, ours):
+        torch.testing.assert_close(method.execute(inputs)[0], Add()(*inputs))
+    times = fastest(
+        [lambda: stock.execute(inputs), lambda: ours.execute(inputs)], number=100, turns=20 * turns
+    )
+    noun = "input" if count == 1 else "inputs"
+    return Row(f"4-float add, {count} {noun}", *times, goal=0.25)
+
+
+def large(turns: int) -> list[Row]:
+    inputs = (torch.ones(LARGE),)
+    planned, unplanned = (program(inputs, plan_outputs=plan) for plan in (True, False))
+    stock = Runtime.get().load_program(planned).load_method("forward")
+    copied = load_program(planned).load_method("forward")
+    placed = load_program(unplanned).load_method("forward")
+    calls = [
+        lambda: stock.execute(inputs),
+        lambda: copied.execute(inputs),
+        lambda: copied.execute(inputs, copy_outputs=False),
+        lambda: placed.execute(inputs),
+    ]
+    for call in calls:
+        torch.testing.assert_close(call()[0], inputs[0] * 2)
+    first, *times = fastest(calls, number=20, turns=turns)
+    names = ("copied", "copy_outputs=False", "not planned by the program")
+    goals = (1.0, 0.5, 0.5)
+    return [
+        Row(f"4 MiB output, {name}", first, seconds, goal)
+        for name, seconds, goal in zip(names, times, goals, strict=True)
+    ]
+
+
+def in_cpp(executable: Path) -> Row:
+    """A method of some 0.15 µs or more, resolved beforehand, beside a second thread."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "add.pte"
+        path.write_bytes(program((torch.ones(4),)))
+        run = subprocess.run([executable, path], check=True, capture_output=True, text=True)
+    times = json.loads(run.stdout)
+    return Row("C++: Session over Method", times["method"], times["session"], goal=1.05)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--turns", type=int, default=50, help="how often each row is measured")
+    parser.add_argument("--cpp", type=Path, help="the program cpp_calls")
+    options = parser.parse_args()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        rows = [small(1, options.turns), small(4, options.turns), *large(options.turns)]
+    if options.cpp:
+        rows.append(in_cpp(options.cpp))
+    if options.json:
+        print(json.dumps([{**asdict(row), "ratio": row.ratio} for row in rows], indent=2))
+        return
+    table = Table("call", "stock µs", "ours µs", "ratio", "goal")
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for row in rows:
+        numbers = (f"{row.stock * 1e6:.2f}", f"{row.ours * 1e6:.2f}", f"{row.ratio:.3f}")
+        table.add_row(row.name, *numbers, f"{row.goal}")
+    rich.print(table)
+
+
+if __name__ == "__main__":
+    main()
