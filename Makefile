@@ -15,13 +15,14 @@ PY := $(BIN)/python
 PIP := $(PY) -m pip --disable-pip-version-check
 SAY := @printf '\n== %s\n'
 
-CPP_CODE := $(shell find runtime -name '*.h' -o -name '*.cpp')
+CPP_CODE := $(shell find runtime examples -name '*.h' -o -name '*.cpp')
 SOURCES := $(shell find src runtime schema -type f -not -path '*/__pycache__/*') \
 	pyproject.toml CMakeLists.txt LICENSE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install demo test check format clean lint cpp-test cpp-sanitize cpp-lint googletest
+.PHONY: help install demo test check format clean lint googletest
+.PHONY: cpp-test cpp-package cpp-sanitize cpp-lint
 
 help:
 	@sed -n '/^$$/q; s/^# \{0,1\}//p' Makefile
@@ -77,7 +78,7 @@ format: $(VENV)/.requirements
 	$(BIN)/ruff format .
 	$(BIN)/clang-format -i $(CPP_CODE)
 
-check: cpp-test cpp-sanitize cpp-lint $(VENV)/.installed
+check: cpp-test cpp-package cpp-sanitize cpp-lint $(VENV)/.installed
 	$(SAY) 'exported symbols'
 	$(PY) -m pytest -q tests/test_exported_symbols.py
 
@@ -96,9 +97,19 @@ googletest: $(VENV)/.requirements
 
 cpp-test: googletest
 	$(SAY) 'GoogleTest'
-	$(CONFIGURE) -B build/cpp-test -DCMAKE_BUILD_TYPE=Release
-	$(CMAKE) --build build/cpp-test -j $(JOBS)
+	$(CONFIGURE) -B build/cpp-test -DCMAKE_BUILD_TYPE=Release -DPTE_ARENAS_BUILD_ATEN=ON \
+		-DCMAKE_VERIFY_INTERFACE_HEADER_SETS=ON
+	$(CMAKE) --build build/cpp-test -j $(JOBS) -t all all_verify_interface_header_sets
 	$(CTEST) --test-dir build/cpp-test --output-on-failure --no-tests=error
+
+# As an application finds it: installed, with ExecuTorch's package somewhere else.
+cpp-package: cpp-test $(VENV)/.installed
+	$(SAY) 'CMake package and the C++ example'
+	rm -rf build/prefix
+	$(CMAKE) --install build/cpp-test --prefix build/prefix
+	pte_arenas_ROOT=$(CURDIR)/build/prefix \
+		executorch_DIR=$$($(PY) -c 'import executorch; print(*executorch.__path__)')/share/cmake \
+		$(PY) -m pytest -q tests/test_cpp_package.py
 
 # The analysis reads how cpp-test compiles each file.
 cpp-lint: cpp-test
