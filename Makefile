@@ -2,7 +2,7 @@
 #
 #   make demo     a trained voice-activity model with one arena, end to end
 #   make test     linters, types, Python tests
-#   make check    GoogleTest suite, plain and with sanitizers; clang-tidy; exported symbols
+#   make check    GoogleTest suite, plain and with sanitizers; the CMake package; fuzzing; clang-tidy
 #   make format   formats Python and C++
 #   make clean    removes builds, not .venv
 
@@ -15,13 +15,14 @@ PY := $(BIN)/python
 PIP := $(PY) -m pip --disable-pip-version-check
 SAY := @printf '\n== %s\n'
 
-CPP_CODE := $(shell find runtime -name '*.h' -o -name '*.cpp')
+CPP_CODE := $(shell find runtime examples -name '*.h' -o -name '*.cpp')
 SOURCES := $(shell find src runtime schema -type f -not -path '*/__pycache__/*') \
 	pyproject.toml CMakeLists.txt LICENSE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install demo test check format clean lint cpp-test cpp-sanitize cpp-lint googletest
+.PHONY: help install demo test check format clean lint googletest
+.PHONY: cpp-test cpp-package cpp-sanitize cpp-threads cpp-lint fuzz
 
 help:
 	@sed -n '/^$$/q; s/^# \{0,1\}//p' Makefile
@@ -77,7 +78,7 @@ format: $(VENV)/.requirements
 	$(BIN)/ruff format .
 	$(BIN)/clang-format -i $(CPP_CODE)
 
-check: cpp-test cpp-sanitize cpp-lint $(VENV)/.installed
+check: cpp-test cpp-package cpp-sanitize cpp-threads fuzz cpp-lint $(VENV)/.installed
 	$(SAY) 'exported symbols'
 	$(PY) -m pytest -q tests/test_exported_symbols.py
 
@@ -96,9 +97,19 @@ googletest: $(VENV)/.requirements
 
 cpp-test: googletest
 	$(SAY) 'GoogleTest'
-	$(CONFIGURE) -B build/cpp-test -DCMAKE_BUILD_TYPE=Release
-	$(CMAKE) --build build/cpp-test -j $(JOBS)
+	$(CONFIGURE) -B build/cpp-test -DCMAKE_BUILD_TYPE=Release -DPTE_ARENAS_BUILD_ATEN=ON \
+		-DCMAKE_VERIFY_INTERFACE_HEADER_SETS=ON
+	$(CMAKE) --build build/cpp-test -j $(JOBS) -t all all_verify_interface_header_sets
 	$(CTEST) --test-dir build/cpp-test --output-on-failure --no-tests=error
+
+# As an application finds it: installed, with ExecuTorch's package somewhere else.
+cpp-package: cpp-test $(VENV)/.installed
+	$(SAY) 'CMake package and the C++ example'
+	rm -rf build/prefix
+	$(CMAKE) --install build/cpp-test --prefix build/prefix
+	pte_arenas_ROOT=$(CURDIR)/build/prefix \
+		executorch_DIR=$$($(PY) -c 'import executorch; print(*executorch.__path__)')/share/cmake \
+		$(PY) -m pytest -q tests/test_cpp_package.py
 
 # The analysis reads how cpp-test compiles each file.
 cpp-lint: cpp-test
@@ -108,6 +119,30 @@ cpp-lint: cpp-test
 
 cpp-sanitize: googletest
 	$(SAY) 'GoogleTest with AddressSanitizer and UBSan'
-	$(CONFIGURE) -B build/cpp-sanitize -DCMAKE_BUILD_TYPE=RelWithDebInfo -DPTE_ARENAS_SANITIZE=ON
+	$(CONFIGURE) -B build/cpp-sanitize -DCMAKE_BUILD_TYPE=RelWithDebInfo -DPTE_ARENAS_SANITIZE=address,undefined
 	$(CMAKE) --build build/cpp-sanitize -j $(JOBS)
 	$(CTEST) --test-dir build/cpp-sanitize --output-on-failure --no-tests=error
+
+# ExecuTorch's libraries are not instrumented: a race inside them is not seen, nor reported.
+cpp-threads: googletest
+	$(SAY) 'Parallel sessions with ThreadSanitizer'
+	$(CONFIGURE) -B build/cpp-threads -DCMAKE_BUILD_TYPE=RelWithDebInfo -DPTE_ARENAS_SANITIZE=thread
+	$(CMAKE) --build build/cpp-threads -j $(JOBS) -t threads_test
+	build/cpp-threads/runtime/test/threads_test
+
+# What it finds is left in build/fuzz as crash-*. Longer: make fuzz FUZZ_RUNS=100000000
+FUZZ_RUNS ?= 200000
+FUZZ := -seed=1 -max_len=16384 -timeout=10 -artifact_prefix=build/fuzz/ -verbosity=0 -print_final_stats=1
+fuzz: export ASAN_OPTIONS := allocator_may_return_null=1
+
+fuzz: $(VENV)/.installed
+	$(SAY) 'libFuzzer, $(FUZZ_RUNS) runs'
+	clang=$$(.ci/clang) && $(CONFIGURE) -B build/fuzz -DCMAKE_BUILD_TYPE=RelWithDebInfo \
+		-DCMAKE_CXX_COMPILER=$$clang -DPTE_ARENAS_BUILD_FUZZERS=ON \
+		-DPTE_ARENAS_BUILD_TESTS=OFF -DPTE_ARENAS_SANITIZE=address,undefined
+	$(CMAKE) --build build/fuzz -j $(JOBS) -t fuzz_table fuzz_program
+	$(PY) runtime/fuzz/seeds.py build/fuzz/seeds
+	mkdir -p build/fuzz/table build/fuzz/program
+	build/fuzz/runtime/fuzz/fuzz_table -runs=$(FUZZ_RUNS) $(FUZZ) build/fuzz/table build/fuzz/seeds/table
+	build/fuzz/runtime/fuzz/fuzz_program -runs=$$(($(FUZZ_RUNS) / 4)) $(FUZZ) \
+		build/fuzz/program build/fuzz/seeds/program

@@ -296,11 +296,24 @@ def test_what_only_executorch_refuses_is_an_invalid_program() -> None:
     )
 
 
-def test_a_method_that_executorch_refuses_is_named() -> None:
+def test_a_method_that_refers_to_nothing_is_named() -> None:
     def no_operator(plan: Any) -> None:
         plan.chains[0].instructions[0].instr_args.op_index = 99
 
     program = load_program(damaged(no_operator))
+    with pytest.raises(pa.InvalidProgramError) as caught:
+        program.load_method("forward")
+    assert (caught.value.where, caught.value.message) == (
+        "execution_plan[0].chains[0].instructions[0]",
+        "expected an instruction over values, operators and delegates of the plan",
+    )
+
+
+def test_a_method_that_only_executorch_refuses_is_named() -> None:
+    def no_name(plan: Any) -> None:
+        plan.operators[plan.chains[0].instructions[0].instr_args.op_index].name = None
+
+    program = load_program(damaged(no_name))
     with pytest.raises(pa.InvalidProgramError) as caught:
         program.load_method("forward")
     assert (caught.value.where, caught.value.message) == (

@@ -28,6 +28,10 @@ namespace {
   }
   const Result<size_t> index = table.find_method(name);
   if (error == Error::InvalidProgram && index.ok()) {
+    Finding finding;
+    if (table.check_method(*index, &finding) != Error::Ok) {
+      raise_invalid_program(finding);
+    }
     raise_invalid_program(
         "execution_plan[" + std::to_string(*index) + "]",
         std::string("expected a method that ExecuTorch accepts but it found ") +

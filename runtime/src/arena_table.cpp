@@ -178,8 +178,8 @@ Result<size_t> ArenaTable::find_method(std::string_view name) const {
   return Error::NotFound;
 }
 
-bool ArenaTable::is_resolvable(size_t method) const {
-  return ProgramReader(program_).plan(method).is_resolvable();
+Error ArenaTable::check_method(size_t method, Finding* finding) const {
+  return internal::check_method(ProgramReader(program_), method, finding);
 }
 
 bool ArenaTable::mutates_input(size_t method, size_t input) const {

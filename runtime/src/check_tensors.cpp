@@ -100,7 +100,7 @@ class TensorCheck {
 
   Error check_end(const char* field, size_t i, int32_t value) const {
     if (value < 0 || static_cast<size_t>(value) >= plan_.num_values()) {
-      return Error::Ok;  // for `is_resolvable()`
+      return Error::Ok;  // for `check_method()`
     }
     const PlannedTensorReader tensor =
         plan_.planned_tensor(static_cast<size_t>(value));

@@ -49,6 +49,17 @@ runtime::Error check_plan(const ProgramReader& program, size_t plan,
 runtime::Error check_tensors(const ProgramReader& program, size_t plan,
                              Finding* finding);
 
+/**
+ * What ExecuTorch takes for granted when it loads and runs a method: no rules
+ * of docs/checks.md, which are about memory, but those of docs/security.md.
+ */
+runtime::Error check_method(const ProgramReader& program, size_t plan,
+                            Finding* finding);
+
+/// The part of it about instructions.
+runtime::Error check_instructions(const ProgramReader& program, size_t plan,
+                                  Finding* finding);
+
 /// How many dimensions a tensor may have (kTensorDimensionLimit).
 constexpr size_t kMaxRank = 16;
 

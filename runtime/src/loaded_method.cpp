@@ -126,9 +126,7 @@ Result<std::unique_ptr<LoadedMethod>> LoadedMethod::load(
   if (!index.ok()) {
     return index.error();
   }
-  if (!table.is_resolvable(*index)) {
-    return Error::InvalidProgram;
-  }
+  ET_CHECK_OK_OR_RETURN_ERROR(table.check_method(*index));
   std::vector<MemoryBlock> memory;
   std::vector<Span<uint8_t>> planned(table.num_planned_buffers(*index));
   Error error = allocate_private(table, *index, &memory, &planned, finding);

@@ -1,21 +1,12 @@
-// The only file that knows the generated FlatBuffers code.
-
 #include "program_reader.h"
 
-#include <pte_arenas/wire/program_generated.h>
+#include "wire.h"
 
 namespace executorch {
 namespace extension {
 namespace ET_ARENAS_NAMESPACE {
 namespace internal {
 namespace {
-
-namespace wire = ::pte_arenas::wire;
-
-template <typename Vector>
-size_t size_of(const Vector* vector) {
-  return vector == nullptr ? 0 : vector->size();
-}
 
 template <typename T>
 runtime::Span<const T> span_of(const flatbuffers::Vector<T>* vector) {
@@ -39,55 +30,6 @@ bool is_in_place(std::string_view operator_name) {
   const size_t size = operator_name.size();
   return size > 1 && operator_name[size - 1] == '_' &&
          operator_name[size - 2] != '_';  // unlike aten::__and__
-}
-
-bool is_below(int64_t index, size_t count) {
-  return index >= 0 && static_cast<uint64_t>(index) < count;
-}
-
-bool are_below(const flatbuffers::Vector<int32_t>* indices, size_t count) {
-  for (size_t i = 0; i < size_of(indices); ++i) {
-    if (!is_below(indices->Get(i), count)) {
-      return false;
-    }
-  }
-  return true;
-}
-
-bool is_resolvable(const wire::ExecutionPlan& plan, const wire::Chain& chain,
-                   const wire::Instruction& instruction) {
-  if (instruction.instr_args() == nullptr) {
-    return false;
-  }
-  const size_t values = size_of(plan.values());
-  switch (instruction.instr_args_type()) {
-    case wire::InstructionArguments::KernelCall: {
-      const auto& call = *instruction.instr_args_as_KernelCall();
-      return is_below(call.op_index(), size_of(plan.operators())) &&
-             are_below(call.args(), values);
-    }
-    case wire::InstructionArguments::DelegateCall: {
-      const auto& call = *instruction.instr_args_as_DelegateCall();
-      return is_below(call.delegate_index(), size_of(plan.delegates())) &&
-             are_below(call.args(), values);
-    }
-    case wire::InstructionArguments::MoveCall: {
-      const auto& call = *instruction.instr_args_as_MoveCall();
-      return is_below(call.move_from(), values) &&
-             is_below(call.move_to(), values);
-    }
-    case wire::InstructionArguments::JumpFalseCall: {
-      const auto& call = *instruction.instr_args_as_JumpFalseCall();
-      return is_below(call.cond_value_index(), values) &&
-             is_below(call.destination_instruction(),
-                      size_of(chain.instructions()) + 1);
-    }
-    case wire::InstructionArguments::FreeCall:
-      return is_below(instruction.instr_args_as_FreeCall()->value_index(),
-                      values);
-    default:
-      return true;
-  }
 }
 
 /// No rule of docs/checks.md covers instructions, so indices may be wrong here.
@@ -362,24 +304,6 @@ bool PlanReader::is_mutated(int32_t value) const {
     }
   }
   return false;
-}
-
-bool PlanReader::is_resolvable() const {
-  const auto& plan = *as<wire::ExecutionPlan>(table_);
-  const size_t values = size_of(plan.values());
-  if (!are_below(plan.inputs(), values) || !are_below(plan.outputs(), values)) {
-    return false;
-  }
-  for (size_t c = 0; c < size_of(plan.chains()); ++c) {
-    const wire::Chain& chain = *plan.chains()->Get(c);
-    for (size_t i = 0; i < size_of(chain.instructions()); ++i) {
-      if (!internal::is_resolvable(plan, chain,
-                                   *chain.instructions()->Get(i))) {
-        return false;
-      }
-    }
-  }
-  return true;
 }
 
 PlannedTensorReader PlanReader::planned_tensor(size_t value) const {

@@ -117,8 +117,6 @@ class PlanReader : public TableReader {
   /// Whether an instruction mutates a value: calls an operator whose name ends
   /// as those in place do (`aten::copy_`) with it as the first argument.
   bool is_mutated(int32_t value) const;
-  /// Whether inputs, outputs and instructions refer to what the plan has.
-  bool is_resolvable() const;
 };
 
 /// Offsets relative to the first byte of the segments.

@@ -175,37 +175,6 @@ TEST(ArenaTableTest, SurvivesEveryDamagedByte) {
   }
 }
 
-/// Whether the method `bump` can be resolved after a change.
-bool is_resolvable(
-    const std::function<void(pte_arenas::wire::ExecutionPlanT&)>& change) {
-  ProgramT program = counter_program();
-  change(*program.execution_plan[0]);
-  FileBytes file = file_of(program);
-  const auto table = ArenaTable::parse({file.data(), file.size()}, file.size());
-  return table.ok() && table->is_resolvable(0);
-}
-
-TEST(ArenaTableTest, TellsWhetherAMethodRefersToWhatItHas) {
-  using pte_arenas::wire::ExecutionPlanT;
-  const auto call = [](ExecutionPlanT& plan) -> auto& {
-    return *plan.chains[0]->instructions[0]->instr_args.AsKernelCall();
-  };
-  EXPECT_TRUE(is_resolvable([](ExecutionPlanT&) {}));
-  EXPECT_FALSE(is_resolvable([](ExecutionPlanT& plan) {
-    plan.chains[0]->instructions[0]->instr_args.Reset();
-  }));
-  for (const int32_t index : {-1, 3, 1 << 30}) {
-    EXPECT_FALSE(
-        is_resolvable([&](ExecutionPlanT& plan) { plan.inputs[0] = index; }));
-    EXPECT_FALSE(
-        is_resolvable([&](ExecutionPlanT& plan) { plan.outputs[0] = index; }));
-    EXPECT_FALSE(is_resolvable(
-        [&](ExecutionPlanT& plan) { call(plan).args[1] = index; }));
-    EXPECT_FALSE(is_resolvable(
-        [&](ExecutionPlanT& plan) { call(plan).op_index = index; }));
-  }
-}
-
 TEST(ArenaTableTest, FindsInputsThatAMethodMutates) {
   const auto mutates = [](const char* name, std::vector<int32_t> args) {
     ProgramT program = counter_program();

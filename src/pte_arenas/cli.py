@@ -18,12 +18,33 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 app = typer.Typer(
-    help="Program-scoped memory arenas for ExecuTorch.",
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+
+
+def _print_cmake_dir(wanted: bool) -> None:
+    if wanted:
+        typer.echo(Path(__file__).parent / "share" / "cmake")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    _: Annotated[
+        bool,
+        typer.Option(
+            "--cmake-dir",
+            callback=_print_cmake_dir,
+            is_eager=True,
+            help="Print the folder of the CMake package, for pte_arenas_DIR.",
+        ),
+    ] = False,
+) -> None:
+    """Program-scoped memory arenas for ExecuTorch."""
+
 
 ProgramFile = Annotated[Path, typer.Argument(metavar="FILE", help="A .pte file.")]
 

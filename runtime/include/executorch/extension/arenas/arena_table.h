@@ -143,11 +143,19 @@ class ET_ARENAS_API ArenaTable final {
   runtime::Result<size_t> find_method(std::string_view name) const;
 
   /**
-   * Whether a method's inputs, outputs and instructions refer to values,
-   * operators and delegates that it has. No rule of the checks, which are about
-   * memory; but ExecuTorch takes some of it for granted.
+   * Checks what ExecuTorch takes for granted when it loads and runs a method:
+   * that inputs, outputs, lists and instructions refer to what the method has,
+   * and that constants and the data of delegates are there. See
+   * docs/security.md. Whoever loads a method without a `Session` calls it
+   * first.
+   *
+   * @param[in] method Index of the method.
+   * @param[out] finding If not null, filled on failure.
+   *
+   * @retval Error::Ok Nothing is wrong.
+   * @retval Error::InvalidProgram Something is; see `finding`.
    */
-  bool is_resolvable(size_t method) const;
+  runtime::Error check_method(size_t method, Finding* finding = nullptr) const;
 
   /**
    * Whether a method changes one of its inputs: an instruction of an operator

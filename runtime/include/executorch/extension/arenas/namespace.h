@@ -6,11 +6,20 @@
  *
  * `executorch::extension::arenas`, or `executorch::extension::arenas::aten`
  * when compiled with `USE_ATEN_LIB`, so that one binary can hold the portable
- * and the ATen variant without a duplicate symbol.
+ * and the ATen variant without a duplicate symbol. Source code that says
+ * `executorch::extension::arenas::...` compiles with either.
  */
 
 #ifdef USE_ATEN_LIB
 #define ET_ARENAS_NAMESPACE arenas::aten
+namespace executorch {
+namespace extension {
+namespace arenas {
+namespace aten {}
+using namespace aten;
+}  // namespace arenas
+}  // namespace extension
+}  // namespace executorch
 #else
 #define ET_ARENAS_NAMESPACE arenas
 #endif

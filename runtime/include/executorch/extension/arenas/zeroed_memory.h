@@ -50,7 +50,8 @@ class ET_ARENAS_API ZeroedMemory final {
    * Makes a range of bytes zeros again. Whole pages of large blocks go back to
    * the system where it can take them.
    *
-   * @param[in] offset,size A range inside the block.
+   * @param[in] offset First byte of a range inside the block.
+   * @param[in] size In bytes.
    */
   void zero(size_t offset, size_t size);
 
