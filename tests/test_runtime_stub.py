@@ -15,12 +15,17 @@ STUB = Path(pte_arenas.__file__).parent / "runtime" / "_C.pyi"
 
 
 def without_style(text: str) -> str:
-    """The syntax of a stub, whatever its comments, blank lines and indentation of docstrings."""
+    """The syntax of a stub, whatever its comments, order of imports and indentation."""
     tree = ast.parse(text)
+    tree.body.sort(key=lambda node: (not _is_import(node), _is_import(node) and ast.unparse(node)))
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             node.value = inspect.cleandoc(node.value)
     return ast.unparse(tree)
+
+
+def _is_import(node: ast.stmt) -> bool:
+    return isinstance(node, (ast.Import, ast.ImportFrom))
 
 
 def test_stub_is_what_the_module_says() -> None:
