@@ -20,9 +20,10 @@ class InitialValues final {
   InitialValues(const ArenaTable& table, const runtime::DataLoader& file)
       : table_(table), file_(file) {}
 
-  /// Fills a pool that holds zeros; leaves the pages of zero slots untouched.
-  /// Tells which value cannot be read in `finding` if that is not null.
-  runtime::Error write(const ArenaPool& pool, Finding* finding) const;
+  /// Fills arenas that hold zeros, and leaves the pages of zero slots
+  /// untouched; passes over those that are kept. Tells which value cannot be
+  /// written in `finding` if that is not null.
+  runtime::Error write(ArenaPool* pool, Finding* finding) const;
 
   /// Gives one arena its initial bytes again, those between slots included.
   runtime::Error reset(ArenaPool* pool, size_t arena) const;
@@ -32,9 +33,9 @@ class InitialValues final {
 
  private:
   /// Does nothing to a slot without an initial value.
-  runtime::Error write_slot(const ArenaPool& pool, size_t arena, size_t slot,
+  runtime::Error write_slot(MemoryBlock* memory, size_t arena, size_t slot,
                             Finding* finding) const;
-  runtime::Error write_arena(const ArenaPool& pool, size_t arena,
+  runtime::Error write_arena(MemoryBlock* memory, size_t arena,
                              Finding* finding) const;
 
   const ArenaTable& table_;

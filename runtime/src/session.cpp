@@ -40,12 +40,13 @@ Session::Session(std::shared_ptr<const ArenaProgram> program, ArenaPool pool,
 Result<std::unique_ptr<Session>> Session::create(
     std::shared_ptr<const ArenaProgram> program, const SessionOptions& options,
     Finding* finding) {
-  Result<ArenaPool> pool = ArenaPool::allocate(program->table(), finding);
+  Result<ArenaPool> pool = ArenaPool::create(
+      program->table(), {options.borrowed, /*scratch_from=*/nullptr}, finding);
   if (!pool.ok()) {
     return pool.error();
   }
   const Error error =
-      InitialValues(program->table(), program->loader()).write(*pool, finding);
+      InitialValues(program->table(), program->loader()).write(&*pool, finding);
   if (error != Error::Ok) {
     return error;
   }

@@ -33,7 +33,7 @@ FileBytes file_with_two_arenas() {
 TEST(ArenaPoolTest, HasOneSpanPerArena) {
   FileBytes file = file_with_two_arenas();
   const ArenaTable table = table_of(file);
-  const auto pool = ArenaPool::allocate(table);
+  const auto pool = ArenaPool::create(table);
   ASSERT_TRUE(pool.ok());
   ASSERT_EQ(pool->spans().size(), 2U);
   for (size_t a = 0; a < 2; ++a) {
@@ -49,7 +49,7 @@ TEST(ArenaPoolTest, HasOneSpanPerArena) {
 
 TEST(ArenaPoolTest, KnowsItsAddresses) {
   FileBytes file = file_with_two_arenas();
-  const auto pool = ArenaPool::allocate(table_of(file));
+  const auto pool = ArenaPool::create(table_of(file));
   ASSERT_TRUE(pool.ok());
   const auto span = pool->spans()[1];
   EXPECT_TRUE(pool->contains(span.data()));
@@ -69,7 +69,7 @@ TEST(ArenaPoolTest, CanBeReadBehindAnArenaOfWholePages) {
     arenas.back()->alignment = 4096;
   }
   FileBytes file = file_of(program);
-  const auto pool = ArenaPool::allocate(table_of(file));
+  const auto pool = ArenaPool::create(table_of(file));
   ASSERT_TRUE(pool.ok());
   for (const auto& span : pool->spans()) {
     const volatile uint8_t* const end = span.data() + span.size();
@@ -87,7 +87,7 @@ TEST(ArenaPoolTest, NamesAnArenaThatIsTooLarge) {
     arena.size = size;
     FileBytes file = file_of(program);
     Finding finding;
-    EXPECT_EQ(ArenaPool::allocate(table_of(file), &finding).error(),
+    EXPECT_EQ(ArenaPool::create(table_of(file), {}, &finding).error(),
               Error::MemoryAllocationFailed);
     EXPECT_STREQ(finding.path, "arenas[0].size");
     EXPECT_EQ(finding.message, "expected memory for " + std::to_string(size) +
@@ -108,11 +108,13 @@ TEST(ArenaPoolTest, RefusesDevices) {
   }
   FileBytes file = file_of(program);
   Finding finding;
-  EXPECT_EQ(ArenaPool::allocate(table_of(file), &finding).error(),
+  EXPECT_EQ(ArenaPool::create(table_of(file), {}, &finding).error(),
             Error::NotSupported);
   EXPECT_STREQ(finding.path, "arenas[0].device_type");
-  EXPECT_STREQ(finding.message, "expected an arena on cpu but found cuda:0");
-  EXPECT_EQ(ArenaPool::allocate(table_of(file)).error(), Error::NotSupported);
+  EXPECT_STREQ(finding.message,
+               "expected a device allocator for arena 'state' on cuda:0 but "
+               "found none: link the backend that registers one");
+  EXPECT_EQ(ArenaPool::create(table_of(file)).error(), Error::NotSupported);
 }
 
 }  // namespace

@@ -32,6 +32,10 @@ struct SessionOptions {
   /// Options for delegates when methods are loaded, or null. What is given for
   /// XNNPACK replaces the weight cache above. Must outlive the session.
   const runtime::LoadBackendOptionsMap* backend_options = nullptr;
+
+  /// Memory of the caller's for some or all arenas. It must outlive the
+  /// session; the list itself only the call.
+  runtime::Span<const BorrowedArena> borrowed;
 };
 
 /**
