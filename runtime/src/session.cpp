@@ -23,7 +23,8 @@ constexpr char kXnnpackBackend[] = "XnnpackBackend";
 
 Session::Session(std::shared_ptr<const ArenaProgram> program, ArenaPool pool,
                  const SessionOptions& options)
-    : program_(std::move(program)), pool_(std::move(pool)) {
+    : program_(std::move(program)), pool_(std::move(pool)), options_(options) {
+  options_.borrowed = {};
   if (options.backend_options != nullptr) {
     backend_options_ = *options.backend_options;
   }

@@ -44,9 +44,8 @@ Error copy_staged(const MemoryBlock& from, MemoryBlock* to) {
     return staging.error();
   }
   for (size_t done = 0; done < size;) {
-    const Span<uint8_t> step(
-        staging->span().data(),
-        std::min(size - done, MemoryBlock::kStagingBytes));
+    const Span<uint8_t> step(staging->span().data(),
+                             std::min(size - done, MemoryBlock::kStagingBytes));
     ET_CHECK_OK_OR_RETURN_ERROR(from.read(done, step));
     ET_CHECK_OK_OR_RETURN_ERROR(to->write(done, bytes_of(step)));
     done += step.size();
@@ -94,8 +93,7 @@ Error Session::snapshot(Snapshot* into) {
   }
   for (size_t a = 0; a < into->memory_.size(); ++a) {
     if (is_state(program_->table(), a)) {
-      ET_CHECK_OK_OR_RETURN_ERROR(
-          copy_out(pool_.block(a), &into->memory_[a]));
+      ET_CHECK_OK_OR_RETURN_ERROR(copy_out(pool_.block(a), &into->memory_[a]));
     }
   }
   return Error::Ok;
@@ -150,8 +148,8 @@ Result<std::unique_ptr<Session>> Session::fork(const ForkOptions& options,
   }
   for (size_t a = 0; a < table.num_arenas(); ++a) {
     if (is_state(table, a)) {
-      ET_CHECK_OK_OR_RETURN_ERROR(fork_block(
-          &pool_.block(a), options.copy_on_write, &pool->block(a)));
+      ET_CHECK_OK_OR_RETURN_ERROR(
+          fork_block(&pool_.block(a), options.copy_on_write, &pool->block(a)));
     }
   }
   return std::unique_ptr<Session>(

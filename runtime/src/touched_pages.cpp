@@ -138,8 +138,8 @@ bool is_written(uint64_t entry, const uint8_t* page, size_t size) {
     return false;
   }
   return (entry & kEntrySwapped) != 0 ||
-         ((entry & kEntryPresent) != 0 && ((entry & kEntryExclusive) != 0 ||
-                                           holds_something(page, size)));
+         ((entry & kEntryPresent) != 0 &&
+          ((entry & kEntryExclusive) != 0 || holds_something(page, size)));
 }
 
 }  // namespace

@@ -93,8 +93,8 @@ void fill(uint8_t* to, const uint8_t* from, size_t size) {
   constexpr size_t kHugePage = size_t{2} << 20;
   uint8_t* const begin = align_up(to, kHugePage);
   const bool is_huge = size >= 2 * kHugePage;
-  const size_t pages = is_huge ? static_cast<size_t>(to + size - begin) &
-                                     -kHugePage : 0;
+  const size_t pages =
+      is_huge ? static_cast<size_t>(to + size - begin) & -kHugePage : 0;
   advise_huge_pages(begin, pages, true);
   std::memcpy(to, from, size);
   advise_huge_pages(begin, pages, false);
