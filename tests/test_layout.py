@@ -86,7 +86,9 @@ def test_json_round_trip(layout: pa.ProgramLayout) -> None:
 REFUSED_BY_TYPE = {"literal_error", "string_type", "less_than", "greater_than_equal"}
 
 
-@pytest.mark.parametrize(("changes", "where", "message"), [*ARENAS, *SLOTS, *BINDINGS, *TENSORS, *ENDS])
+@pytest.mark.parametrize(
+    ("changes", "where", "message"), [*ARENAS, *SLOTS, *BINDINGS, *TENSORS, *ENDS]
+)
 def test_no_layout_breaks_a_rule(changes: Changes, where: str, message: str) -> None:
     data = write(changed(changes))
     unchecked = read._read_program(Program.GetRootAs(data)).model_dump(warnings=False)

@@ -4,8 +4,10 @@
 
 #include "element_type.h"
 #include "handles.h"
+#include "outputs.h"
 #include "raising.h"
 #include "torch_exchange.h"
+#include "words.h"
 
 namespace nb = nanobind;
 
@@ -63,6 +65,49 @@ nb::dict values_of(const ArenaTable& table, size_t index) {
   return values;
 }
 
+/// Sizes and strides of a slot as torch has them.
+void describe(const SlotInfo& slot, int64_t* shape, int64_t* strides) {
+  int64_t stride = 1;
+  for (size_t i = slot.dim_order.size(); i > 0; --i) {
+    const uint8_t dim = slot.dim_order[i - 1];
+    shape[dim] = slot.sizes[dim];
+    strides[dim] = stride;
+    stride *= slot.sizes[dim] > 0 ? slot.sizes[dim] : 1;
+  }
+}
+
+dlpack::Tensor tensor_of(const SlotInfo& slot, void* data, int64_t* shape,
+                         int64_t* strides) {
+  describe(slot, shape, strides);
+  return {data,
+          {dlpack::kCpu, 0},
+          static_cast<int32_t>(slot.sizes.size()),
+          dlpack_type(slot.scalar_type),
+          shape,
+          strides,
+          0};
+}
+
+/// `float32 of sizes (2, 3)`
+std::string in_words(const SlotInfo& slot) {
+  InputType type;
+  type.is_tensor = true;
+  type.scalar_type = slot.scalar_type;
+  type.sizes.assign(slot.sizes.begin(), slot.sizes.end());
+  return type.in_words();
+}
+
+bool fits(const dlpack::Tensor& tensor, const SlotInfo& slot) {
+  const size_t rank = slot.sizes.size();
+  bool fits = tensor.device.type == dlpack::kCpu &&
+              tensor.dtype == dlpack_type(slot.scalar_type) &&
+              tensor.ndim == static_cast<int32_t>(rank);
+  for (size_t d = 0; fits && d < rank; ++d) {
+    fits = tensor.shape[d] == slot.sizes[d];
+  }
+  return fits;
+}
+
 /// A view of a slot's bytes that shares ownership of the session.
 struct SlotView {
   static constexpr size_t kMaxRank = 16;
@@ -75,26 +120,13 @@ struct SlotView {
   SlotView(std::shared_ptr<SessionHandle> owner, const SlotInfo& slot,
            void* data)
       : session(std::move(owner)) {
-    int64_t stride = 1;
-    for (size_t i = slot.dim_order.size(); i > 0; --i) {
-      const uint8_t dim = slot.dim_order[i - 1];
-      shape[dim] = slot.sizes[dim];
-      strides[dim] = stride;
-      stride *= slot.sizes[dim] > 0 ? slot.sizes[dim] : 1;
-    }
     managed.version = {dlpack::kMajorVersion, dlpack::kMinorVersion};
     managed.context = this;
     managed.deleter = [](dlpack::ManagedTensor* tensor) {
       delete static_cast<SlotView*>(tensor->context);
     };
     managed.flags = 0;
-    managed.tensor = {data,
-                      {dlpack::kCpu, 0},
-                      static_cast<int32_t>(slot.sizes.size()),
-                      dlpack_type(slot.scalar_type),
-                      shape,
-                      strides,
-                      0};
+    managed.tensor = tensor_of(slot, data, shape, strides);
   }
 };
 
@@ -108,13 +140,12 @@ nb::list ProgramHandle::arenas() const {
   return arenas;
 }
 
-nb::object SessionHandle::slot_tensor(std::string_view arena,
-                                      std::string_view slot) {
+SlotInfo SessionHandle::slot_info(std::string_view arena,
+                                  std::string_view slot) const {
   const ArenaTable& table = session_->program()->table();
   const Result<size_t> a = table.find_arena(arena);
   const Result<size_t> s = a.ok() ? table.find_slot(*a, slot) : a.error();
-  const auto bytes = session_->slot(arena, slot);
-  if (!s.ok() || !bytes.ok()) {
+  if (!s.ok()) {
     raise_runtime_error("slot", Error::NotFound);
   }
   const SlotInfo info = table.slot(*a, *s);
@@ -124,8 +155,76 @@ nb::object SessionHandle::slot_tensor(std::string_view arena,
                      "view but found " +
                      element_type(static_cast<int>(info.scalar_type)).name);
   }
+  return info;
+}
+
+nb::object SessionHandle::slot_tensor(std::string_view arena,
+                                      std::string_view slot) {
+  const SlotInfo info = slot_info(arena, slot);
+  const ArenaTable& table = session_->program()->table();
+  const auto device = table.arena(*table.find_arena(arena)).device;
+  const auto bytes = session_->slot(arena, slot);
+  if (!device.is_cpu()) {
+    raise_wrong_use("slot '" + std::string(slot) +
+                    "': expected an arena on cpu for a view but found cuda:" +
+                    std::to_string(device.index()) +
+                    ": copy with clone() and copy_from()");
+  }
   auto* const view = new SlotView(shared_from_this(), info, bytes->data());
   return TorchExchange::get().own(&view->managed);
+}
+
+nb::object SessionHandle::clone_slot(std::string_view arena,
+                                     std::string_view slot) {
+  const SlotInfo info = slot_info(arena, slot);
+  TensorBlock::Owner block = TensorBlock::allocate(info.nbytes);
+  if (block == nullptr) {
+    raise_memory_error("slot '" + std::string(slot) +
+                       "': expected memory for a copy of " +
+                       std::to_string(info.nbytes) + " bytes but found none");
+  }
+  auto* const data = reinterpret_cast<uint8_t*>(block->data());
+  Error error = Error::Ok;
+  {
+    const nb::gil_scoped_release no_gil;
+    const std::lock_guard<std::mutex> lock(mutex_);
+    error = session_->copy_out(arena, slot, {data, info.nbytes});
+  }
+  if (error != Error::Ok) {
+    raise_runtime_error("slot '" + std::string(slot) + "': copying", error);
+  }
+  block->managed.tensor = tensor_of(info, data, block->shape, block->strides);
+  return TorchExchange::get().own(&block.release()->managed);
+}
+
+void SessionHandle::copy_to_slot(std::string_view arena, std::string_view slot,
+                                 nb::handle tensor) {
+  const SlotInfo info = slot_info(arena, slot);
+  const TorchExchange& torch = TorchExchange::get();
+  const std::string where = "slot '" + std::string(slot) + "'";
+  dlpack::Tensor given;
+  const bool is_tensor = torch.is_tensor(tensor);
+  if (!is_tensor || !torch.describe(tensor, &given) || !fits(given, info)) {
+    const std::string message = where + ": expected " + in_words(info) +
+                                " but found " + found_in_words(tensor);
+    is_tensor ? raise_value_error(message) : raise_type_error(message);
+  }
+  const nb::object plain =
+      torch.in_order(tensor, info.dim_order.data(), info.dim_order.size());
+  if (!torch.describe(plain, &given)) {
+    raise_runtime_error(where + ": reading the tensor", Error::InvalidArgument);
+  }
+  const auto* const data =
+      static_cast<const uint8_t*>(given.data) + given.byte_offset;
+  Error error = Error::Ok;
+  {
+    const nb::gil_scoped_release no_gil;
+    const std::lock_guard<std::mutex> lock(mutex_);
+    error = session_->copy_in(arena, slot, {data, info.nbytes});
+  }
+  if (error != Error::Ok) {
+    raise_runtime_error(where + ": copying", error);
+  }
 }
 
 }  // namespace pte_arenas

@@ -20,49 +20,12 @@ using executorch::runtime::Result;
 
 namespace {
 
-/// A program with the Python object that its bytes are in.
-struct ProgramOverBytes {
-  PyObject* bytes;
-  std::shared_ptr<const ProgramHandle::Program> program;
-
-  ProgramOverBytes(const nb::bytes& object,
-                   std::shared_ptr<const ProgramHandle::Program> over)
-      : bytes(nb::object(object).release().ptr()), program(std::move(over)) {}
-  ProgramOverBytes(const ProgramOverBytes&) = delete;
-  ProgramOverBytes& operator=(const ProgramOverBytes&) = delete;
-  ~ProgramOverBytes() {
-    program.reset();
-    if (Py_IsInitialized()) {  // wherever the last user lets it go
-      const nb::gil_scoped_acquire gil;
-      Py_DECREF(bytes);
-    }
-  }
-};
-
-[[noreturn]] void raise_load_error(Error error, const Finding& finding) {
-  if (finding.path[0] != '\0') {
-    raise_invalid_program(finding);
-  }
-  raise_runtime_error("load_program", error);
-}
-
-[[noreturn]] void raise_session_error(Error error, const Finding& finding) {
-  const std::string sentence =
-      std::string(finding.path) + ": " + finding.message;
-  if (finding.path[0] == '\0') {
-    raise_runtime_error("session", error);
-  }
-  if (error == Error::MemoryAllocationFailed) {
-    raise_memory_error(sentence);
-  }
-  if (error == Error::NotSupported) {
-    raise_runtime_error(sentence);
-  }
-  raise_invalid_program(finding);
-}
-
 [[noreturn]] void raise_method_error(const ArenaTable& table,
-                                     const std::string& name, Error error) {
+                                     const std::string& name, Error error,
+                                     const Finding& finding) {
+  if (finding.path[0] != '\0') {
+    raise_finding(error, finding);
+  }
   const Result<size_t> index = table.find_method(name);
   if (error == Error::InvalidProgram && index.ok()) {
     raise_invalid_program(
@@ -98,89 +61,12 @@ Failure run(LoadedMethod& method, const Signature& signature,
 
 }  // namespace
 
-ProgramHandle ProgramHandle::from_file(const nb::bytes& path) {
-  const std::string name(path.c_str(), path.size());
-  Finding finding;
-  Error error = Error::Ok;
-  std::shared_ptr<const Program> program;
-  {
-    const nb::gil_scoped_release no_gil;
-    auto loaded =
-        Program::load(name.c_str(), Program::LoadMode::Mmap, &finding);
-    error = loaded.error();
-    program = loaded.ok() ? std::move(*loaded) : nullptr;
-  }
-  if (error != Error::Ok) {
-    raise_load_error(error, finding);
-  }
-  return ProgramHandle(std::move(program));
-}
-
-ProgramHandle ProgramHandle::from_bytes(const nb::bytes& data) {
-  Finding finding;
-  auto loaded = Program::load(data.data(), data.size(), &finding);
-  if (!loaded.ok()) {
-    raise_load_error(loaded.error(), finding);
-  }
-  const auto owner =
-      std::make_shared<ProgramOverBytes>(data, std::move(*loaded));
-  return ProgramHandle({owner, owner->program.get()});
-}
-
-std::vector<std::string> ProgramHandle::method_names() const {
-  std::vector<std::string> names;
-  const auto& table = program_->table();
-  names.reserve(table.num_methods());
-  for (size_t m = 0; m < table.num_methods(); ++m) {
-    names.emplace_back(table.method_name(m));
-  }
-  return names;
-}
-
-nb::object ProgramHandle::metadata(const std::string& method) const {
-  return metadata_of(program_, method);
-}
-
-uint64_t ProgramHandle::nbytes() const {
-  const Result<size_t> size = program_->loader().size();
-  if (!size.ok()) {
-    raise_runtime_error("size of the program", size.error());
-  }
-  return *size;
-}
-
-nb::bytes ProgramHandle::read(uint64_t offset, size_t size) const {
-  using executorch::runtime::DataLoader;
-  const auto bytes = program_->loader().load(
-      offset, size,
-      DataLoader::SegmentInfo(DataLoader::SegmentInfo::Type::Program));
-  if (!bytes.ok()) {
-    raise_runtime_error("reading the program", bytes.error());
-  }
-  return nb::bytes(bytes->data(), bytes->size());
-}
-
-std::shared_ptr<SessionHandle> ProgramHandle::session() const {
-  Finding finding;
-  Error error = Error::Ok;
-  std::unique_ptr<SessionHandle::Session> session;
-  {
-    const nb::gil_scoped_release no_gil;
-    auto created = SessionHandle::Session::create(program_, {}, &finding);
-    error = created.error();
-    session = created.ok() ? std::move(*created) : nullptr;
-  }
-  if (error != Error::Ok) {
-    raise_session_error(error, finding);
-  }
-  return std::make_shared<SessionHandle>(std::move(session));
-}
-
-Result<LoadedMethod*> SessionHandle::load_locked(const std::string& name) {
+Result<LoadedMethod*> SessionHandle::load_locked(const std::string& name,
+                                                 Finding* finding) {
   if (LoadedMethod* const loaded = session_->loaded_method(name)) {
     return loaded;
   }
-  Result<LoadedMethod*> method = session_->load_method(name);
+  Result<LoadedMethod*> method = session_->load_method(name, finding);
   if (method.ok()) {
     take_over_inputs((*method)->method());
   }
@@ -193,17 +79,18 @@ SessionHandle::SharedSignature SessionHandle::load(const std::string& name) {
   SharedSignature signature =
       known == signatures_.end() ? nullptr : known->second;
   Error error = Error::Ok;
+  Finding finding;
   {
     const nb::gil_scoped_release no_gil;
     const std::lock_guard<std::mutex> lock(mutex_);
-    const Result<LoadedMethod*> method = load_locked(name);
+    const Result<LoadedMethod*> method = load_locked(name, &finding);
     error = method.error();
     if (method.ok() && signature == nullptr) {
       signature = std::make_shared<const Signature>(**method, table);
     }
   }
   if (error != Error::Ok) {
-    raise_method_error(table, name, error);
+    raise_method_error(table, name, error, finding);
   }
   return signatures_.try_emplace(name, std::move(signature)).first->second;
 }
@@ -265,6 +152,7 @@ nb::list SessionHandle::execute(const Signature& signature, nb::handle values,
   const Inputs inputs(signature, values);
   Outputs outputs;
   Error load_error = Error::Ok;
+  Finding finding;
   Failure failure{"", Error::Ok};
   bool is_loaded = true;
   {
@@ -272,7 +160,8 @@ nb::list SessionHandle::execute(const Signature& signature, nb::handle values,
     const std::lock_guard<std::mutex> lock(mutex_);
     LoadedMethod* method = session_->loaded_method(signature.method);
     if (method == nullptr && if_unloaded == IfUnloaded::Load) {
-      const Result<LoadedMethod*> loaded = load_locked(signature.method);
+      const Result<LoadedMethod*> loaded =
+          load_locked(signature.method, &finding);
       load_error = loaded.error();
       method = loaded.ok() ? *loaded : nullptr;
     }
@@ -285,7 +174,7 @@ nb::list SessionHandle::execute(const Signature& signature, nb::handle values,
   }
   if (load_error != Error::Ok) {
     raise_method_error(session_->program()->table(), signature.method,
-                       load_error);
+                       load_error, finding);
   }
   if (!is_loaded) {
     raise_wrong_use(signature.method +

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "borrowed.h"
 #include "signature.h"
 #include "snapshots.h"
 
@@ -39,7 +40,14 @@ class ProgramHandle final {
   /// Plain values for pte_arenas.layout: a dict per arena.
   nanobind::list arenas() const;
 
-  std::shared_ptr<SessionHandle> session() const;
+  /**
+   * @param[in] arenas Memory for arenas by their names: see BorrowedMemory.
+   * @param[in] keep Whether what is in it is their state.
+   * @param[in] scratch_from A session to share scratch arenas with, or null.
+   */
+  std::shared_ptr<SessionHandle> session(
+      const nanobind::dict& arenas, bool keep,
+      const std::shared_ptr<SessionHandle>& scratch_from) const;
 
   /// All zeros, for states that come from elsewhere.
   std::shared_ptr<SnapshotHandle> blank_snapshot() const;
@@ -67,8 +75,16 @@ class SessionHandle final : public std::enable_shared_from_this<SessionHandle> {
  public:
   using Session = executorch::extension::arenas::Session;
 
-  explicit SessionHandle(std::unique_ptr<Session> session)
-      : session_(std::move(session)) {}
+  using SharedMemory = std::shared_ptr<const BorrowedMemory>;
+
+  /// @param[in] mutex One for all sessions that share scratch arenas.
+  /// @param[in] borrowed Kept as long as the session.
+  SessionHandle(std::unique_ptr<Session> session,
+                std::shared_ptr<std::mutex> mutex,
+                std::vector<SharedMemory> borrowed)
+      : borrowed_(std::move(borrowed)),
+        session_(std::move(session)),
+        shared_mutex_(std::move(mutex)) {}
 
   MethodHandle load_method(const std::string& name);
   void unload_method(const std::string& name);
@@ -102,8 +118,16 @@ class SessionHandle final : public std::enable_shared_from_this<SessionHandle> {
   /// A torch tensor over the slot's bytes, which keeps this session alive.
   nanobind::object slot_tensor(std::string_view arena, std::string_view slot);
 
+  /// A torch tensor of the caller's with the slot's elements.
+  nanobind::object clone_slot(std::string_view arena, std::string_view slot);
+
+  /// Copies the elements of a torch tensor into the slot.
+  void copy_to_slot(std::string_view arena, std::string_view slot,
+                    nanobind::handle tensor);
+
  private:
   friend class MethodHandle;
+  friend class ProgramHandle;
 
   using SharedSignature = std::shared_ptr<const Signature>;
   using LoadedMethod = executorch::extension::arenas::LoadedMethod;
@@ -117,10 +141,16 @@ class SessionHandle final : public std::enable_shared_from_this<SessionHandle> {
 
   /// With the mutex.
   executorch::runtime::Result<LoadedMethod*> load_locked(
-      const std::string& name);
+      const std::string& name, executorch::extension::arenas::Finding* finding);
 
+  executorch::extension::arenas::SlotInfo slot_info(
+      std::string_view arena, std::string_view slot) const;
+
+  // Before the session that lies in it.
+  std::vector<SharedMemory> borrowed_;
   std::unique_ptr<Session> session_;
-  std::mutex mutex_;
+  std::shared_ptr<std::mutex> shared_mutex_;
+  std::mutex& mutex_ = *shared_mutex_;
   /// Of each method that was ever loaded, by its name. Used with the GIL.
   std::unordered_map<std::string, SharedSignature> signatures_;
 };

@@ -38,8 +38,12 @@ NB_MODULE(_C, module) {
       .def("metadata", &ProgramHandle::metadata, nb::arg("method"),
            nb::sig("def metadata(self, method: str) -> MethodMeta"),
            "What the program says of a method.")
-      .def("session", &ProgramHandle::session,
-           "Allocates the arenas and gives them their initial values.")
+      .def("session", &ProgramHandle::session, nb::arg("arenas"),
+           nb::arg("keep"), nb::arg("scratch_from").none(),
+           nb::sig("def session(self, arenas: dict[str, typing.Any], keep: "
+                   "bool, scratch_from: Session | None) -> Session"),
+           "Allocates or borrows the arenas and gives them their initial "
+           "values.")
       .def("blank_snapshot", &ProgramHandle::blank_snapshot,
            "A snapshot of zeros.")
       .def("nbytes", &ProgramHandle::nbytes, "Size of the program's file.")
@@ -80,7 +84,17 @@ NB_MODULE(_C, module) {
            nb::arg("slot"),
            nb::sig("def slot_tensor(self, arena: str, slot: str) -> "
                    "torch.Tensor"),
-           "A view of a slot, which keeps the session alive.");
+           "A view of a slot, which keeps the session alive.")
+      .def("clone_slot", &SessionHandle::clone_slot, nb::arg("arena"),
+           nb::arg("slot"),
+           nb::sig("def clone_slot(self, arena: str, slot: str) -> "
+                   "torch.Tensor"),
+           "A tensor of the caller's with the slot's elements.")
+      .def("copy_to_slot", &SessionHandle::copy_to_slot, nb::arg("arena"),
+           nb::arg("slot"), nb::arg("tensor").none(),
+           nb::sig("def copy_to_slot(self, arena: str, slot: str, tensor: "
+                   "torch.Tensor) -> None"),
+           "Copies the elements of a tensor into the slot.");
 
   nb::class_<MethodHandle>(module, "Method", "A method of a session.")
       .def_prop_ro("name", &MethodHandle::name, "Name of the method.")

@@ -29,6 +29,23 @@ void raise_invalid_program(const std::string& where,
         nb::str(message.c_str(), message.size()));
 }
 
+void raise_finding(executorch::runtime::Error error,
+                   const executorch::extension::arenas::Finding& finding) {
+  using executorch::runtime::Error;
+  const std::string sentence =
+      std::string(finding.path) + ": " + finding.message;
+  switch (error) {
+    case Error::MemoryAllocationFailed:
+      raise_memory_error(sentence);
+    case Error::NotSupported:
+      raise_runtime_error(sentence);
+    case Error::InvalidArgument:  // the message names the arena
+      raise_wrong_use(finding.message);
+    default:
+      raise_invalid_program(finding);
+  }
+}
+
 void raise_wrong_use(const std::string& message) {
   raise("ArenaError", nb::str(message.c_str(), message.size()));
 }

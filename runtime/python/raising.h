@@ -20,6 +20,15 @@ namespace pte_arenas {
 [[noreturn]] void raise_invalid_program(const std::string& where,
                                         const std::string& message);
 
+/**
+ * For a finding that a session or a method was refused with: MemoryError,
+ * RuntimeError for a device that is not there, ArenaError for what the caller
+ * gave, else InvalidProgramError.
+ */
+[[noreturn]] void raise_finding(
+    executorch::runtime::Error error,
+    const executorch::extension::arenas::Finding& finding);
+
 /// pte_arenas.ArenaError
 [[noreturn]] void raise_wrong_use(const std::string& message);
 

@@ -156,11 +156,13 @@ std::shared_ptr<SessionHandle> SessionHandle::fork(bool copy_on_write) {
     error = forked.error();
     session = forked.ok() ? std::move(*forked) : nullptr;
   }
-  if (error == Error::MemoryAllocationFailed && finding.path[0] != '\0') {
-    raise_memory_error(std::string(finding.path) + ": " + finding.message);
+  if (error != Error::Ok && finding.path[0] != '\0') {
+    raise_finding(error, finding);
   }
   raise_if_failed("fork", error);
-  return std::make_shared<SessionHandle>(std::move(session));
+  return std::make_shared<SessionHandle>(std::move(session),
+                                         std::make_shared<std::mutex>(),
+                                         std::vector<SharedMemory>());
 }
 
 void SessionHandle::write(int file, nb::handle path, const nb::bytes& head,

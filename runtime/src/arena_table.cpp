@@ -57,6 +57,15 @@ Error check_program(const ProgramReader& program, uint64_t size_max,
 
 }  // namespace internal
 
+namespace {
+
+runtime::etensor::Device device_of(int type, int index) {
+  return {static_cast<runtime::etensor::DeviceType>(type),
+          static_cast<runtime::etensor::DeviceIndex>(index)};
+}
+
+}  // namespace
+
 Result<size_t> ArenaTable::program_size(Span<const uint8_t> head,
                                         uint64_t file_size, Finding* finding) {
   ProgramHeader header;
@@ -103,8 +112,7 @@ ArenaInfo ArenaTable::arena(size_t index) const {
           static_cast<size_t>(arena.size()),
           arena.alignment(),
           static_cast<Lifetime>(arena.lifetime()),
-          {static_cast<runtime::etensor::DeviceType>(arena.device_type()),
-           static_cast<runtime::etensor::DeviceIndex>(arena.device_index())},
+          device_of(arena.device_type(), arena.device_index()),
           arena.num_slots()};
 }
 
@@ -188,8 +196,11 @@ size_t ArenaTable::num_planned_buffers(size_t method) const {
 PlannedBuffer ArenaTable::planned_buffer(size_t method, size_t index) const {
   const PlanReader plan = ProgramReader(program_).plan(method);
   const size_t memory_id = index + 1;
+  int type = 0;
+  int device = 0;
+  plan.buffer_device(memory_id, &type, &device);
   PlannedBuffer buffer{static_cast<uint64_t>(plan.buffer_size(memory_id)),
-                       std::nullopt};
+                       std::nullopt, device_of(type, device)};
   for (size_t b = 0; b < plan.num_bindings(); ++b) {
     if (plan.binding(b).memory_id() == memory_id) {
       buffer.arena = plan.binding(b).arena();

@@ -3,40 +3,65 @@
 
 #include <utility>
 
+#include "message.h"
 #include "program_loader.h"
 
 namespace executorch {
 namespace extension {
 namespace ET_ARENAS_NAMESPACE {
 
+using internal::DeviceName;
+using internal::refuse;
+using internal::write_path;
 using runtime::Error;
 using runtime::Result;
 using runtime::Span;
+using runtime::etensor::Device;
 
 namespace {
 
 // At least as much as any kernel or delegate asks for on the host.
 constexpr size_t kPrivateAlignment = 64;
 
+/// Says why there is no memory for a private buffer.
+Error refuse_buffer(size_t method, size_t memory_id,
+                    const PlannedBuffer& buffer, Error error,
+                    Finding* finding) {
+  const DeviceName device{static_cast<int>(buffer.device.type()),
+                          static_cast<int>(buffer.device.index())};
+  if (error == Error::NotSupported) {
+    write_path(finding, "execution_plan[", uint64_t{method},
+               "].non_const_buffer_device");
+    (void)refuse(finding, "expected a device allocator for memory id ",
+                 uint64_t{memory_id}, " on ", device,
+                 " but found none: link the backend that registers one");
+    return error;
+  }
+  write_path(finding, "execution_plan[", uint64_t{method},
+             "].non_const_buffer_sizes[", uint64_t{memory_id}, "]");
+  (void)refuse(finding, "expected memory on ", device, " for ", buffer.size,
+               " bytes but found ", runtime::to_string(error));
+  return error == Error::InvalidArgument ? Error::MemoryAllocationFailed
+                                         : error;
+}
+
 /// Allocates the buffers that the method does not share; leaves a gap for each
 /// of the others.
 Error allocate_private(const ArenaTable& table, size_t method,
-                       std::vector<ZeroedMemory>* memory,
-                       std::vector<Span<uint8_t>>* planned) {
-  const size_t count = table.num_planned_buffers(method);
-  planned->resize(count);
-  for (size_t i = 0; i < count; ++i) {
+                       std::vector<MemoryBlock>* memory,
+                       std::vector<Span<uint8_t>>* planned, Finding* finding) {
+  for (size_t i = 0; i < planned->size(); ++i) {
     const PlannedBuffer buffer = table.planned_buffer(method, i);
     if (buffer.arena.has_value()) {
       continue;
     }
-    if (buffer.size > SIZE_MAX) {
-      return Error::MemoryAllocationFailed;
-    }
-    Result<ZeroedMemory> block = ZeroedMemory::allocate(
-        static_cast<size_t>(buffer.size), kPrivateAlignment);
+    Result<MemoryBlock> block =
+        buffer.size > SIZE_MAX
+            ? Error::MemoryAllocationFailed
+            : MemoryBlock::allocate(static_cast<size_t>(buffer.size),
+                                    kPrivateAlignment, buffer.device);
     if (!block.ok()) {
-      return Error::MemoryAllocationFailed;
+      return refuse_buffer(method, i + 1, buffer, block.error(), finding);
     }
     (*planned)[i] = block->span();
     memory->push_back(std::move(*block));
@@ -44,20 +69,44 @@ Error allocate_private(const ArenaTable& table, size_t method,
   return Error::Ok;
 }
 
+/// The device of each planned buffer; empty if all are on the host, which is
+/// how ExecuTorch wants to be told.
+std::vector<Device> planned_devices(const ArenaTable& table, size_t method) {
+  std::vector<Device> devices;
+  bool any = false;
+  for (size_t i = 0; i < table.num_planned_buffers(method); ++i) {
+    devices.push_back(table.planned_buffer(method, i).device);
+    any = any || !devices.back().is_cpu();
+  }
+  return any ? devices : std::vector<Device>();
+}
+
+runtime::HierarchicalAllocator allocator_of(std::vector<Span<uint8_t>>& spans,
+                                            std::vector<Device>& devices) {
+  using runtime::HierarchicalAllocator;
+  const Span<Span<uint8_t>> buffers(spans.data(), spans.size());
+  return devices.empty()
+             ? HierarchicalAllocator(buffers)
+             : HierarchicalAllocator(
+                   buffers, Span<const Device>(devices.data(), devices.size()));
+}
+
 }  // namespace
 
 LoadedMethod::LoadedMethod(const char* name,
-                           std::vector<ZeroedMemory> private_memory,
-                           std::vector<Span<uint8_t>> planned)
+                           std::vector<MemoryBlock> private_memory,
+                           std::vector<Span<uint8_t>> planned,
+                           std::vector<Device> devices)
     : name_(name),
       private_memory_(std::move(private_memory)),
       planned_spans_(std::move(planned)),
-      planned_memory_({planned_spans_.data(), planned_spans_.size()}),
+      planned_devices_(std::move(devices)),
+      planned_memory_(allocator_of(planned_spans_, planned_devices_)),
       memory_manager_(&method_allocator_, &planned_memory_, &temp_allocator_) {}
 
 Result<std::unique_ptr<LoadedMethod>> LoadedMethod::load(
     const ArenaProgram& program, const ArenaPool& arenas, const char* name,
-    const runtime::LoadBackendOptionsMap* backend_options) {
+    const runtime::LoadBackendOptionsMap* backend_options, Finding* finding) {
   const ArenaTable& table = program.table();
   const Result<size_t> index = table.find_method(name);
   if (!index.ok()) {
@@ -66,9 +115,9 @@ Result<std::unique_ptr<LoadedMethod>> LoadedMethod::load(
   if (!table.is_resolvable(*index)) {
     return Error::InvalidProgram;
   }
-  std::vector<ZeroedMemory> memory;
-  std::vector<Span<uint8_t>> planned;
-  Error error = allocate_private(table, *index, &memory, &planned);
+  std::vector<MemoryBlock> memory;
+  std::vector<Span<uint8_t>> planned(table.num_planned_buffers(*index));
+  Error error = allocate_private(table, *index, &memory, &planned, finding);
   if (error != Error::Ok) {
     return error;
   }
@@ -78,8 +127,10 @@ Result<std::unique_ptr<LoadedMethod>> LoadedMethod::load(
     return error;
   }
   std::unique_ptr<LoadedMethod> loaded(
-      new LoadedMethod(name, std::move(memory), std::move(planned)));
-  const internal::ProgramLoader::Protection protection(arenas);
+      new LoadedMethod(name, std::move(memory), std::move(planned),
+                       planned_devices(table, *index)));
+  const internal::ProgramLoader::Protection protection(
+      arenas, {loaded->private_memory_.data(), loaded->private_memory_.size()});
   Result<Method> method = program.program().load_method(
       name, &loaded->memory_manager_, /*event_tracer=*/nullptr,
       /*named_data_map=*/nullptr, backend_options);

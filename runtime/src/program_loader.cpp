@@ -8,10 +8,11 @@ namespace internal {
 using runtime::Error;
 using runtime::FreeableBuffer;
 using runtime::Result;
+using runtime::Span;
 
 namespace {
 
-thread_local const ArenaPool* protected_pool = nullptr;
+thread_local const ProgramLoader::Protection* protection = nullptr;
 
 }  // namespace
 
@@ -26,18 +27,28 @@ Result<FreeableBuffer> ProgramLoader::load(size_t offset, size_t size,
 
 Error ProgramLoader::load_into(size_t offset, size_t size,
                                const SegmentInfo& info, void* buffer) const {
-  if (protected_pool != nullptr && protected_pool->contains(buffer)) {
-    return Error::Ok;
+  if (protection != nullptr) {
+    if (protection->arenas_.contains(buffer)) {
+      return Error::Ok;
+    }
+    for (MemoryBlock& block : protection->private_memory_) {
+      if (block.contains(buffer)) {
+        const auto* const to = static_cast<const uint8_t*>(buffer);
+        return block.load(static_cast<size_t>(to - block.span().data()), size,
+                          *file_, offset, info);
+      }
+    }
   }
   return file_->load_into(offset, size, info, buffer);
 }
 
-ProgramLoader::Protection::Protection(const ArenaPool& pool)
-    : outer_(protected_pool) {
-  protected_pool = &pool;
+ProgramLoader::Protection::Protection(const ArenaPool& arenas,
+                                      Span<MemoryBlock> private_memory)
+    : arenas_(arenas), private_memory_(private_memory), outer_(protection) {
+  protection = this;
 }
 
-ProgramLoader::Protection::~Protection() { protected_pool = outer_; }
+ProgramLoader::Protection::~Protection() { protection = outer_; }
 
 }  // namespace internal
 }  // namespace ET_ARENAS_NAMESPACE

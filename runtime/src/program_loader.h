@@ -1,9 +1,11 @@
 #pragma once
 
 #include <executorch/extension/arenas/arena_pool.h>
+#include <executorch/extension/arenas/memory_block.h>
 #include <executorch/extension/arenas/namespace.h>
 #include <executorch/runtime/core/data_loader.h>
 #include <executorch/runtime/core/freeable_buffer.h>
+#include <executorch/runtime/core/span.h>
 
 #include <memory>
 #include <optional>
@@ -20,7 +22,8 @@ namespace internal {
  * unchecked is ever parsed. And it keeps ExecuTorch from writing initial values
  * into arenas: a method's tensors in bound memory may carry them, for runtimes
  * that know no arenas, and `Program::load_method()` would write them over the
- * session's state.
+ * session's state. Those of private buffers on a device, where the CPU cannot
+ * write, it copies there.
  */
 class ProgramLoader final : public runtime::DataLoader {
  public:
@@ -40,18 +43,24 @@ class ProgramLoader final : public runtime::DataLoader {
   const runtime::DataLoader& file() const { return *file_; }
 
   /**
-   * While it lives, loads by this thread into a pool's arenas are ignored.
-   * Threads differ because each may load a method of another session.
+   * While it lives, this thread loads a method: into a pool's arenas nothing,
+   * into private buffers as their device wants it. Threads differ because each
+   * may load a method of another session.
    */
   class Protection final {
    public:
-    explicit Protection(const ArenaPool& pool);
+    Protection(const ArenaPool& arenas,
+               runtime::Span<MemoryBlock> private_memory);
     Protection(const Protection&) = delete;
     Protection& operator=(const Protection&) = delete;
     ~Protection();
 
    private:
-    const ArenaPool* outer_;
+    friend class ProgramLoader;
+
+    const ArenaPool& arenas_;
+    runtime::Span<MemoryBlock> private_memory_;
+    const Protection* outer_;
   };
 
  private:

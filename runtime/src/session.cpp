@@ -3,12 +3,14 @@
 #include <utility>
 
 #include "initial_values.h"
+#include "session_options.h"
 
 namespace executorch {
 namespace extension {
 namespace ET_ARENAS_NAMESPACE {
 
 using internal::InitialValues;
+using internal::kXnnpackBackend;
 using runtime::Error;
 using runtime::EValue;
 using runtime::Result;
@@ -16,15 +18,35 @@ using runtime::Span;
 
 namespace {
 
-// Names of the XNNPACK delegate, checked against ExecuTorch 1.5.1.
-constexpr char kXnnpackBackend[] = "XnnpackBackend";
+struct SlotIndex {
+  size_t arena;
+  size_t slot;
+};
+
+Result<SlotIndex> find_slot(const ArenaTable& table, std::string_view arena,
+                            std::string_view slot) {
+  const Result<size_t> a = table.find_arena(arena);
+  if (!a.ok()) {
+    return a.error();
+  }
+  const Result<size_t> s = table.find_slot(*a, slot);
+  if (!s.ok()) {
+    return s.error();
+  }
+  return SlotIndex{*a, *s};
+}
 
 }  // namespace
 
 Session::Session(std::shared_ptr<const ArenaProgram> program, ArenaPool pool,
+                 std::shared_ptr<std::atomic<bool>> in_use,
                  const SessionOptions& options)
-    : program_(std::move(program)), pool_(std::move(pool)), options_(options) {
+    : program_(std::move(program)),
+      pool_(std::move(pool)),
+      options_(options),
+      in_use_(std::move(in_use)) {
   options_.borrowed = {};
+  options_.scratch_from = nullptr;
   if (options.backend_options != nullptr) {
     backend_options_ = *options.backend_options;
   }
@@ -41,31 +63,42 @@ Session::Session(std::shared_ptr<const ArenaProgram> program, ArenaPool pool,
 Result<std::unique_ptr<Session>> Session::create(
     std::shared_ptr<const ArenaProgram> program, const SessionOptions& options,
     Finding* finding) {
+  Error error = internal::check_options(*program, options, finding);
+  if (error != Error::Ok) {
+    return error;
+  }
+  const Session* const other = options.scratch_from;
   Result<ArenaPool> pool = ArenaPool::create(
-      program->table(), {options.borrowed, /*scratch_from=*/nullptr}, finding);
+      program->table(),
+      {options.borrowed, other == nullptr ? nullptr : &other->pool_}, finding);
   if (!pool.ok()) {
     return pool.error();
   }
-  const Error error =
+  error =
       InitialValues(program->table(), program->loader()).write(&*pool, finding);
   if (error != Error::Ok) {
     return error;
   }
   return std::unique_ptr<Session>(
-      new Session(std::move(program), std::move(*pool), options));
+      new Session(std::move(program), std::move(*pool),
+                  other == nullptr ? std::make_shared<std::atomic<bool>>(false)
+                                   : other->in_use_,
+                  options));
 }
 
-Result<LoadedMethod*> Session::load_method(const std::string& name) {
-  const Use use(in_use_);
-  return use.ok() ? load_in_use(name) : Error::InvalidState;
+Result<LoadedMethod*> Session::load_method(const std::string& name,
+                                           Finding* finding) {
+  const Use use = this->use();
+  return use.ok() ? load_in_use(name, finding) : Error::InvalidState;
 }
 
-Result<LoadedMethod*> Session::load_in_use(const std::string& name) {
+Result<LoadedMethod*> Session::load_in_use(const std::string& name,
+                                           Finding* finding) {
   if (LoadedMethod* const loaded = loaded_method(name)) {
     return loaded;
   }
-  Result<std::unique_ptr<LoadedMethod>> method =
-      LoadedMethod::load(*program_, pool_, name.c_str(), &backend_options_);
+  Result<std::unique_ptr<LoadedMethod>> method = LoadedMethod::load(
+      *program_, pool_, name.c_str(), &backend_options_, finding);
   if (!method.ok()) {
     return method.error();
   }
@@ -73,7 +106,7 @@ Result<LoadedMethod*> Session::load_in_use(const std::string& name) {
 }
 
 Error Session::unload_method(const std::string& name) {
-  const Use use(in_use_);
+  const Use use = this->use();
   if (!use.ok()) {
     return Error::InvalidState;
   }
@@ -92,7 +125,7 @@ LoadedMethod* Session::loaded_method(const std::string& name) const {
 
 Error Session::execute(LoadedMethod& method, Span<const EValue> inputs,
                        Span<EValue> outputs) {
-  const Use use(in_use_);
+  const Use use = this->use();
   return use.ok() ? execute_in_use(method, inputs, outputs)
                   : Error::InvalidState;
 }
@@ -117,11 +150,11 @@ Error Session::execute_in_use(LoadedMethod& loaded, Span<const EValue> inputs,
 
 Result<std::vector<EValue>> Session::execute(const std::string& name,
                                              Span<const EValue> inputs) {
-  const Use use(in_use_);
+  const Use use = this->use();
   if (!use.ok()) {
     return Error::InvalidState;
   }
-  const Result<LoadedMethod*> method = load_in_use(name);
+  const Result<LoadedMethod*> method = load_in_use(name, /*finding=*/nullptr);
   if (!method.ok()) {
     return method.error();
   }
@@ -135,7 +168,7 @@ Result<std::vector<EValue>> Session::execute(const std::string& name,
 }
 
 Error Session::reset() {
-  const Use use(in_use_);
+  const Use use = this->use();
   if (!use.ok()) {
     return Error::InvalidState;
   }
@@ -147,7 +180,7 @@ Error Session::reset() {
 }
 
 Error Session::reset(std::string_view arena) {
-  const Use use(in_use_);
+  const Use use = this->use();
   if (!use.ok()) {
     return Error::InvalidState;
   }
@@ -159,20 +192,48 @@ Error Session::reset(std::string_view arena) {
 }
 
 Error Session::reset(std::string_view arena, std::string_view slot) {
-  const Use use(in_use_);
+  const Use use = this->use();
   if (!use.ok()) {
     return Error::InvalidState;
   }
-  const Result<size_t> a = program_->table().find_arena(arena);
-  if (!a.ok()) {
-    return a.error();
-  }
-  const Result<size_t> s = program_->table().find_slot(*a, slot);
-  if (!s.ok()) {
-    return s.error();
+  const Result<SlotIndex> found = find_slot(program_->table(), arena, slot);
+  if (!found.ok()) {
+    return found.error();
   }
   return InitialValues(program_->table(), program_->loader())
-      .reset(&pool_, *a, *s);
+      .reset(&pool_, found->arena, found->slot);
+}
+
+Error Session::copy_out(std::string_view arena, std::string_view slot,
+                        Span<uint8_t> to) {
+  const Use use = this->use();
+  if (!use.ok()) {
+    return Error::InvalidState;
+  }
+  const Result<SlotIndex> found = find_slot(program_->table(), arena, slot);
+  if (!found.ok()) {
+    return found.error();
+  }
+  const SlotInfo info = program_->table().slot(found->arena, found->slot);
+  return to.size() == info.nbytes
+             ? pool_.block(found->arena).read(info.offset, to)
+             : Error::InvalidArgument;
+}
+
+Error Session::copy_in(std::string_view arena, std::string_view slot,
+                       Span<const uint8_t> from) {
+  const Use use = this->use();
+  if (!use.ok()) {
+    return Error::InvalidState;
+  }
+  const Result<SlotIndex> found = find_slot(program_->table(), arena, slot);
+  if (!found.ok()) {
+    return found.error();
+  }
+  const SlotInfo info = program_->table().slot(found->arena, found->slot);
+  return from.size() == info.nbytes
+             ? pool_.block(found->arena).write(info.offset, from)
+             : Error::InvalidArgument;
 }
 
 Result<Span<uint8_t>> Session::arena(std::string_view name) const {
@@ -185,16 +246,13 @@ Result<Span<uint8_t>> Session::arena(std::string_view name) const {
 
 Result<Span<uint8_t>> Session::slot(std::string_view arena,
                                     std::string_view name) const {
-  const Result<size_t> a = program_->table().find_arena(arena);
-  if (!a.ok()) {
-    return a.error();
+  const Result<SlotIndex> found = find_slot(program_->table(), arena, name);
+  if (!found.ok()) {
+    return found.error();
   }
-  const Result<size_t> s = program_->table().find_slot(*a, name);
-  if (!s.ok()) {
-    return s.error();
-  }
-  const SlotInfo info = program_->table().slot(*a, *s);
-  return Span<uint8_t>(pool_.spans()[*a].data() + info.offset, info.nbytes);
+  const SlotInfo info = program_->table().slot(found->arena, found->slot);
+  return Span<uint8_t>(pool_.spans()[found->arena].data() + info.offset,
+                       info.nbytes);
 }
 
 }  // namespace ET_ARENAS_NAMESPACE

@@ -3,6 +3,8 @@
 #include <executorch/extension/arenas/session.h>
 
 #include <algorithm>
+#include <atomic>
+#include <memory>
 #include <utility>
 
 namespace executorch {
@@ -19,7 +21,7 @@ Span<const uint8_t> bytes_of(Span<uint8_t> span) {
   return {span.data(), span.size()};
 }
 
-Error copy_out(const MemoryBlock& from, ZeroedMemory* to) {
+Error read_block(const MemoryBlock& from, ZeroedMemory* to) {
   if (const ZeroedMemory* const pages = from.owned_host()) {
     to->assign(*pages);
     return Error::Ok;
@@ -27,7 +29,7 @@ Error copy_out(const MemoryBlock& from, ZeroedMemory* to) {
   return from.read(0, to->span());
 }
 
-Error copy_in(const ZeroedMemory& from, MemoryBlock* to) {
+Error write_block(const ZeroedMemory& from, MemoryBlock* to) {
   if (ZeroedMemory* const pages = to->owned_host()) {
     pages->assign(from);
     return Error::Ok;
@@ -80,7 +82,7 @@ Result<Snapshot> Session::snapshot() {
 }
 
 Error Session::snapshot(Snapshot* into) {
-  const Use use(in_use_);
+  const Use use = this->use();
   if (!use.ok()) {
     return Error::InvalidState;
   }
@@ -93,14 +95,15 @@ Error Session::snapshot(Snapshot* into) {
   }
   for (size_t a = 0; a < into->memory_.size(); ++a) {
     if (is_state(program_->table(), a)) {
-      ET_CHECK_OK_OR_RETURN_ERROR(copy_out(pool_.block(a), &into->memory_[a]));
+      ET_CHECK_OK_OR_RETURN_ERROR(
+          read_block(pool_.block(a), &into->memory_[a]));
     }
   }
   return Error::Ok;
 }
 
 Error Session::restore(const Snapshot& snapshot) {
-  const Use use(in_use_);
+  const Use use = this->use();
   if (!use.ok()) {
     return Error::InvalidState;
   }
@@ -110,7 +113,7 @@ Error Session::restore(const Snapshot& snapshot) {
   for (size_t a = 0; a < snapshot.memory_.size(); ++a) {
     if (is_state(program_->table(), a)) {
       ET_CHECK_OK_OR_RETURN_ERROR(
-          copy_in(snapshot.memory_[a], &pool_.block(a)));
+          write_block(snapshot.memory_[a], &pool_.block(a)));
     }
   }
   return Error::Ok;
@@ -118,7 +121,7 @@ Error Session::restore(const Snapshot& snapshot) {
 
 Error Session::restore(const Snapshot& snapshot,
                        Span<const std::string_view> arenas) {
-  const Use use(in_use_);
+  const Use use = this->use();
   if (!use.ok()) {
     return Error::InvalidState;
   }
@@ -130,14 +133,15 @@ Error Session::restore(const Snapshot& snapshot,
   }
   for (const std::string_view name : arenas) {
     const size_t a = *program_->table().find_arena(name);
-    ET_CHECK_OK_OR_RETURN_ERROR(copy_in(snapshot.memory_[a], &pool_.block(a)));
+    ET_CHECK_OK_OR_RETURN_ERROR(
+        write_block(snapshot.memory_[a], &pool_.block(a)));
   }
   return Error::Ok;
 }
 
 Result<std::unique_ptr<Session>> Session::fork(const ForkOptions& options,
                                                Finding* finding) {
-  const Use use(in_use_);
+  const Use use = this->use();
   if (!use.ok()) {
     return Error::InvalidState;
   }
@@ -153,7 +157,8 @@ Result<std::unique_ptr<Session>> Session::fork(const ForkOptions& options,
     }
   }
   return std::unique_ptr<Session>(
-      new Session(program_, std::move(*pool), options_));
+      new Session(program_, std::move(*pool),
+                  std::make_shared<std::atomic<bool>>(false), options_));
 }
 
 }  // namespace ET_ARENAS_NAMESPACE

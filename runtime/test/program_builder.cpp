@@ -151,6 +151,7 @@ flatbuffers::Offset<wire::Program> pack_program(
     plans.push_back(pack_plan(builder, *plan));
   }
   const auto packed_plans = builder.CreateVector(plans);
+  const auto delegate_data = pack_all(builder, program.backend_delegate_data);
   const auto segments = pack_all(builder, program.segments);
   const auto constants =
       wire::SubsegmentOffsets::Pack(builder, program.constant_segment.get());
@@ -161,6 +162,7 @@ flatbuffers::Offset<wire::Program> pack_program(
   }
   wire::ProgramBuilder packed(builder);
   packed.add_execution_plan(packed_plans);
+  packed.add_backend_delegate_data(delegate_data);
   packed.add_segments(segments);
   packed.add_constant_segment(constants);
   packed.add_mutable_data_segments(initial_data);

@@ -12,10 +12,9 @@
 #include <utility>
 #include <vector>
 
+#include "counter_calls.h"
 #include "program_builder.h"
 
-using executorch::aten::Tensor;
-using executorch::aten::TensorImpl;
 using executorch::extension::BufferDataLoader;
 using executorch::extension::arenas::ArenaProgram;
 using executorch::extension::arenas::Finding;
@@ -27,14 +26,17 @@ using executorch::runtime::EValue;
 using executorch::runtime::FreeableBuffer;
 using executorch::runtime::Result;
 using executorch::runtime::Span;
+using pte_arenas::test::bump;
 using pte_arenas::test::counter_program;
 using pte_arenas::test::CounterOptions;
 using pte_arenas::test::file_of;
 using pte_arenas::test::FileBytes;
+using pte_arenas::test::Floats;
+using pte_arenas::test::floats_of;
+using pte_arenas::test::get;
+using pte_arenas::test::LoadedProgram;
 
 namespace {
-
-using Floats = std::vector<float>;
 
 std::unique_ptr<Session> session_of(
     const std::shared_ptr<const ArenaProgram>& program) {
@@ -47,39 +49,13 @@ std::unique_ptr<Session> session_of(
 class Counter final {
  public:
   explicit Counter(const CounterOptions& options = {})
-      : file_(file_of(counter_program(options), options)),
-        program_(*ArenaProgram::load(file_.data(), file_.size())) {}
+      : program_(counter_program(options), options) {}
 
-  std::unique_ptr<Session> session() const { return session_of(program_); }
+  std::unique_ptr<Session> session() const { return program_.session(); }
 
  private:
-  FileBytes file_;
-  std::shared_ptr<const ArenaProgram> program_;
+  const LoadedProgram program_;
 };
-
-Floats floats_of(const EValue& value) {
-  const Tensor tensor = value.toTensor();
-  const float* const data = tensor.const_data_ptr<float>();
-  return Floats(data, data + tensor.numel());
-}
-
-Floats bump(Session& session, float by) {
-  float x[] = {by, by};
-  int32_t sizes[] = {2};
-  uint8_t dim_order[] = {0};
-  TensorImpl tensor(executorch::aten::ScalarType::Float, 1, sizes, x,
-                    dim_order);
-  const EValue input{Tensor(&tensor)};
-  const auto outputs = session.execute("bump", Span<const EValue>(&input, 1));
-  EXPECT_EQ(outputs.error(), Error::Ok);
-  return outputs.ok() ? floats_of((*outputs)[0]) : Floats();
-}
-
-Floats get(Session& session) {
-  const auto outputs = session.execute("get", {});
-  EXPECT_EQ(outputs.error(), Error::Ok);
-  return outputs.ok() ? floats_of((*outputs)[0]) : Floats();
-}
 
 TEST(SessionTest, MethodsShareState) {
   const Counter counter;

@@ -97,8 +97,8 @@ class Program:
     def metadata(self, method: str) -> MethodMeta:
         """What the program says of a method."""
 
-    def session(self) -> Session:
-        """Allocates the arenas and gives them their initial values."""
+    def session(self, arenas: dict[str, Any], keep: bool, scratch_from: Session | None) -> Session:
+        """Allocates or borrows the arenas and gives them their initial values."""
 
     def blank_snapshot(self) -> Snapshot:
         """A snapshot of zeros."""
@@ -141,6 +141,12 @@ class Session:
 
     def slot_tensor(self, arena: str, slot: str) -> torch.Tensor:
         """A view of a slot, which keeps the session alive."""
+
+    def clone_slot(self, arena: str, slot: str) -> torch.Tensor:
+        """A tensor of the caller's with the slot's elements."""
+
+    def copy_to_slot(self, arena: str, slot: str, tensor: torch.Tensor) -> None:
+        """Copies the elements of a tensor into the slot."""
 
 class Method:
     """A method of a session."""

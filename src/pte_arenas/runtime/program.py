@@ -7,12 +7,18 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pte_arenas.errors import ArenaError
 from pte_arenas.runtime import _C
 from pte_arenas.runtime.declared import Declared
 from pte_arenas.runtime.names import check_name
 from pte_arenas.runtime.session import Session
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import torch
+    from typing_extensions import Buffer
+
     from pte_arenas.layout import ArenaLayout
 
 
@@ -65,17 +71,42 @@ class Program:
         check_name("a method", method_name, self._declared.method_names)
         return self._program.metadata(method_name)
 
-    def session(self) -> Session:
-        """Allocates the arenas and gives them their initial values.
+    def session(
+        self,
+        arenas: Mapping[str, Buffer | torch.Tensor] | None = None,
+        *,
+        keep: bool = False,
+        scratch_from: Session | None = None,
+    ) -> Session:
+        """Allocates or borrows the arenas and gives them their initial values.
 
-        Sessions are independent of each other and may run in parallel.
+        Sessions are independent of each other and may run in parallel, except where they share
+        memory.
+
+        Args:
+            arenas: Memory to use in place of an arena's own, by the name of the arena: contiguous
+                CPU tensors or writable buffers, at least as large and as aligned as the arena. The
+                session keeps them alive.
+            keep: Whether what is in the borrowed memory is the arenas' state, as a session left it
+                there, instead of being overwritten with initial values.
+            scratch_from: A session of this program, to share scratch arenas with. Calls of the two
+                wait for each other.
 
         Raises:
+            ArenaError: There is no such arena, its memory does not fit, or `scratch_from` is of
+                another program.
             InvalidProgramError: An initial value cannot be read from the file.
             MemoryError: There is no memory for an arena.
-            RuntimeError: An arena is declared on a device.
+            RuntimeError: Nothing provides memory on the device of an arena.
+            TypeError, ValueError: What is borrowed is no writable contiguous memory.
         """
-        return Session(self._program.session(), self._declared)
+        borrowed = dict(arenas or {})
+        for name in borrowed:
+            check_name("an arena", name, self._declared.arenas)
+        if keep and not borrowed:
+            raise ArenaError("expected arenas to keep but found none: pass them as arenas={...}")
+        shared = None if scratch_from is None else scratch_from._session  # noqa: SLF001
+        return Session(self._program.session(borrowed, keep, shared), self._declared)
 
     def load_method(self, name: str) -> _C.Method:
         """Loads a method of the program's default session, which all such calls share.

@@ -37,8 +37,26 @@ class SlotView:
         """The slot's memory as a tensor: reads and writes are the session's state.
 
         It keeps the session alive. Using it while a method executes in another thread is a race.
+
+        Raises:
+            ArenaError: The arena is on a device.
         """
         return self._session.slot_tensor(self.arena, self.layout.fqn)
+
+    def clone(self) -> torch.Tensor:
+        """A copy of the slot that is the caller's own, made while no method executes."""
+        return self._session.clone_slot(self.arena, self.layout.fqn)
+
+    def copy_from(self, tensor: torch.Tensor) -> None:
+        """Copies a tensor into the slot, while no method executes.
+
+        Args:
+            tensor: On the CPU, with the dtype and sizes of the slot; in any memory format.
+
+        Raises:
+            ValueError: It has another dtype or other sizes.
+        """
+        self._session.copy_to_slot(self.arena, self.layout.fqn, tensor)
 
 
 class ArenaView:

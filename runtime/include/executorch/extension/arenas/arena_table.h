@@ -68,6 +68,8 @@ struct PlannedBuffer {
   uint64_t size;
   /// Index of the arena that the buffer is, if it is bound to one.
   std::optional<size_t> arena;
+  /// Where the buffer must live; of a type that may be unknown unless bound.
+  runtime::etensor::Device device;
 };
 
 /**

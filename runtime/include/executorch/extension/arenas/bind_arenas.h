@@ -23,7 +23,8 @@ namespace ET_ARENAS_NAMESPACE {
  * @param[in] method Name of the method.
  * @param[in,out] planned One span per planned buffer, memory id 1 first. The
  *     caller fills those of unbound memory ids with private memory of at least
- *     the planned size; the others are set here.
+ *     the planned size, on the device that `ArenaTable::planned_buffer()`
+ * names; the others are set here.
  * @param[in] arenas One span per arena, in the order of the table, each at
  *     least as large and as aligned as declared. Must outlive the method. If
  *     methods have XNNPACK delegates, 64 bytes behind each span must be

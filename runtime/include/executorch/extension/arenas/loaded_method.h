@@ -2,10 +2,13 @@
 
 #include <executorch/extension/arenas/arena_pool.h>
 #include <executorch/extension/arenas/arena_program.h>
+#include <executorch/extension/arenas/finding.h>
+#include <executorch/extension/arenas/memory_block.h>
+#include <executorch/extension/arenas/method_allocator.h>
 #include <executorch/extension/arenas/namespace.h>
-#include <executorch/extension/memory_allocator/malloc_memory_allocator.h>
 #include <executorch/runtime/backend/backend_options_map.h>
 #include <executorch/runtime/core/hierarchical_allocator.h>
+#include <executorch/runtime/core/portable_type/device.h>
 #include <executorch/runtime/core/result.h>
 #include <executorch/runtime/core/span.h>
 #include <executorch/runtime/executor/memory_manager.h>
@@ -25,7 +28,8 @@ namespace ET_ARENAS_NAMESPACE {
  * A method of a session with the memory that is its own.
  *
  * Bound memory ids are the session's arenas; the others, private to this
- * method, start as zeros and end with it.
+ * method, start as zeros on the device that they are planned on and end with
+ * it.
  */
 class ET_ARENAS_API LoadedMethod final {
  public:
@@ -38,15 +42,20 @@ class ET_ARENAS_API LoadedMethod final {
    * @param[in] arenas Must outlive the method.
    * @param[in] name Name of the method.
    * @param[in] backend_options Options for the delegates; may be null.
+   * @param[out] finding If not null, filled when there is no memory for a
+   *     private buffer.
    *
    * @retval Error::NotFound No method has this name.
    * @retval Error::InvalidProgram The method refers to what the file has not.
+   * @retval Error::NotSupported No allocator is registered for the device of a
+   *     private buffer.
    * @retval Error::MemoryAllocationFailed No memory for the private buffers.
    * @returns Other errors of `Program::load_method()`.
    */
   static runtime::Result<std::unique_ptr<LoadedMethod>> load(
       const ArenaProgram& program, const ArenaPool& arenas, const char* name,
-      const runtime::LoadBackendOptionsMap* backend_options);
+      const runtime::LoadBackendOptionsMap* backend_options,
+      Finding* finding = nullptr);
 
   LoadedMethod(const LoadedMethod&) = delete;
   LoadedMethod& operator=(const LoadedMethod&) = delete;
@@ -58,14 +67,19 @@ class ET_ARENAS_API LoadedMethod final {
   Method& method() { return *method_; }
 
  private:
-  LoadedMethod(const char* name, std::vector<ZeroedMemory> private_memory,
-               std::vector<runtime::Span<uint8_t>> planned);
+  using Device = runtime::etensor::Device;
+
+  LoadedMethod(const char* name, std::vector<MemoryBlock> private_memory,
+               std::vector<runtime::Span<uint8_t>> planned,
+               std::vector<Device> devices);
 
   std::string name_;
-  std::vector<ZeroedMemory> private_memory_;
+  std::vector<MemoryBlock> private_memory_;
   std::vector<runtime::Span<uint8_t>> planned_spans_;
-  MallocMemoryAllocator method_allocator_;
-  MallocMemoryAllocator temp_allocator_;
+  /// One for each planned buffer, or none if all are on the host.
+  std::vector<Device> planned_devices_;
+  MethodAllocator method_allocator_;
+  MethodAllocator temp_allocator_;
   runtime::HierarchicalAllocator planned_memory_;
   runtime::MemoryManager memory_manager_;
   // Last, so that it goes before the memory it lives in.

@@ -25,6 +25,8 @@ namespace executorch {
 namespace extension {
 namespace ET_ARENAS_NAMESPACE {
 
+class Session;
+
 struct SessionOptions {
   /// Lets XNNPACK methods share packed weights. Without it every load of a
   /// method makes its own copy of them.
@@ -36,8 +38,14 @@ struct SessionOptions {
   const runtime::LoadBackendOptionsMap* backend_options = nullptr;
 
   /// Memory of the caller's for some or all arenas. It must outlive the
-  /// session; the list itself only the call.
+  /// session; the list itself only the call. Where a method with an XNNPACK
+  /// delegate uses an arena, `ZeroedMemory::kReadableBehind` bytes more.
   runtime::Span<const BorrowedArena> borrowed;
+
+  /// A session of the same program, the scratch arenas of which the new one
+  /// shares; or null. The two then count as one session where calls must not
+  /// overlap. Either may end first.
+  const Session* scratch_from = nullptr;
 };
 
 struct ForkOptions {
@@ -53,22 +61,27 @@ struct ForkOptions {
  * State lives from `create()` or `reset()` to the end of the session; loading,
  * unloading and reloading a method never writes it. Sessions of one program are
  * independent and may run in parallel. One session is externally synchronised:
- * calls that overlap on it return Error::InvalidState.
+ * calls that overlap on it, or on sessions that share scratch arenas, return
+ * Error::InvalidState.
  */
 class ET_ARENAS_API Session final {
  public:
   /**
-   * Allocates the arenas and writes their initial values.
+   * Allocates or borrows the arenas and writes their initial values.
+   *
+   * On failure nothing stays allocated, and borrowed memory to be kept is as it
+   * was.
    *
    * @param[in] program Shared with other sessions.
    * @param[in] options See there.
-   * @param[out] finding If not null, filled when the program asks for memory or
-   *     initial values that are not there.
+   * @param[out] finding If not null, filled when memory or initial values that
+   *     the program asks for are not there, or what is borrowed does not fit.
    *
-   * @retval Error::NotSupported An arena is declared on a device.
-   * @retval Error::MemoryAllocationFailed The system has no memory for an
-   * arena.
-   * @returns Other errors of the data loader.
+   * @retval Error::InvalidArgument What is borrowed does not fit.
+   * @retval Error::NotSupported No allocator is registered for the device of an
+   *     arena.
+   * @retval Error::MemoryAllocationFailed There is no memory for an arena.
+   * @returns Other errors of the data loader and of devices.
    */
   static runtime::Result<std::unique_ptr<Session>> create(
       std::shared_ptr<const ArenaProgram> program,
@@ -80,12 +93,16 @@ class ET_ARENAS_API Session final {
   /**
    * Loads a method, unless it is loaded.
    *
+   * @param[out] finding If not null, filled when there is no memory for a
+   *     private buffer.
+   *
    * @returns The method, valid until it is unloaded or the session ends.
    * @retval Error::NotFound No method has this name.
    * @retval Error::InvalidState Another call uses the session.
    * @returns Other errors of `Program::load_method()`.
    */
-  runtime::Result<LoadedMethod*> load_method(const std::string& name);
+  runtime::Result<LoadedMethod*> load_method(const std::string& name,
+                                             Finding* finding = nullptr);
 
   /**
    * Frees a method and the memory that is its own; arenas stay as they are.
@@ -198,11 +215,29 @@ class ET_ARENAS_API Session final {
   runtime::Result<std::unique_ptr<Session>> fork(
       const ForkOptions& options = {}, Finding* finding = nullptr);
 
-  /// The bytes of an arena, valid as long as the session.
+  /**
+   * Copies a slot to the host, from wherever its arena is.
+   *
+   * @param[out] to As large as the slot.
+   *
+   * @retval Error::NotFound No arena or slot has this name.
+   * @retval Error::InvalidArgument `to` has another size.
+   * @retval Error::InvalidState Another call uses the session.
+   * @returns Other errors of the device.
+   */
+  runtime::Error copy_out(std::string_view arena, std::string_view slot,
+                          runtime::Span<uint8_t> to);
+
+  /// Copies bytes of the host into a slot; errors as `copy_out()`.
+  runtime::Error copy_in(std::string_view arena, std::string_view slot,
+                         runtime::Span<const uint8_t> from);
+
+  /// The bytes of an arena, valid as long as the session. If it is on a device,
+  /// so are they: see `copy_out()`.
   /// @retval Error::NotFound No arena has this name.
   runtime::Result<runtime::Span<uint8_t>> arena(std::string_view name) const;
 
-  /// The bytes of a slot, valid as long as the session.
+  /// The bytes of a slot, as those of an arena.
   /// @retval Error::NotFound No arena or slot has this name.
   runtime::Result<runtime::Span<uint8_t>> slot(std::string_view arena,
                                                std::string_view name) const;
@@ -234,26 +269,29 @@ class ET_ARENAS_API Session final {
   };
 
   /// For a caller who works on `LoadedMethod::method()` directly.
-  Use use() { return Use(in_use_); }
+  Use use() { return Use(*in_use_); }
 
  private:
   Session(std::shared_ptr<const ArenaProgram> program, ArenaPool pool,
+          std::shared_ptr<std::atomic<bool>> in_use,
           const SessionOptions& options);
 
-  runtime::Result<LoadedMethod*> load_in_use(const std::string& name);
+  runtime::Result<LoadedMethod*> load_in_use(const std::string& name,
+                                             Finding* finding);
   runtime::Error execute_in_use(LoadedMethod& method,
                                 runtime::Span<const runtime::EValue> inputs,
                                 runtime::Span<runtime::EValue> outputs);
 
   std::shared_ptr<const ArenaProgram> program_;
   ArenaPool pool_;
-  /// Without what is borrowed, for forks.
+  /// Without memory of others, for forks.
   SessionOptions options_;
   runtime::BackendOptions<1> xnnpack_options_;
   runtime::LoadBackendOptionsMap backend_options_;
   std::unordered_map<std::string, std::unique_ptr<LoadedMethod>> methods_;
   uint64_t num_unloads_ = 0;
-  std::atomic<bool> in_use_{false};
+  /// One for all sessions that share scratch arenas.
+  std::shared_ptr<std::atomic<bool>> in_use_;
 };
 
 }  // namespace ET_ARENAS_NAMESPACE

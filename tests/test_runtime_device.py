@@ -1,0 +1,133 @@
+"""State on a device in the runtime, from Python: a device that the CPU cannot touch."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import executorch
+import pytest
+import torch
+from executorch.exir import to_edge_transform_and_lower
+from executorch.exir.backend.test.device_util import DeviceAwarePartitioner
+from torch import Tensor, nn
+
+import pte_arenas as pa
+from pte_arenas.runtime import load_program
+
+ROOT = Path(__file__).parents[1]
+X = torch.ones(4)
+
+
+class Cache(nn.Module):
+    """The partitioner delegates additions, and nothing else."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("k", torch.arange(4.0))
+
+    def put(self, x: Tensor, y: Tensor) -> None:
+        self.k.copy_(x + y)
+
+    def get(self, x: Tensor) -> Tensor:
+        return self.k + x
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    module = Cache()
+    exported = pa.export(
+        {"put": pa.EntryPoint(module.put, (X, X)), "get": pa.EntryPoint(module.get, (X,))},
+        [pa.Arena("s", ["k"], device="cuda")],
+    )
+    edge = to_edge_transform_and_lower(exported.programs, partitioner=[DeviceAwarePartitioner()])
+    path = tmp_path_factory.mktemp("device") / "cache.pte"
+    path.write_bytes(pa.to_executorch(edge, exported.arenas).buffer)
+    return path
+
+
+@pytest.fixture(scope="module")
+def device(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A library that registers a device and its backend when it is loaded."""
+    library = tmp_path_factory.mktemp("device") / "guarded_device.so"
+    (wheel,) = map(Path, executorch.__path__)
+    include = wheel / "include"
+    subprocess.run(
+        [
+            os.environ.get("CXX", "c++"),
+            "-std=c++17",
+            "-shared",
+            "-fPIC",
+            "-DC10_USING_CUSTOM_GENERATED_MACROS",
+            f"-I{include}",
+            f"-I{include / 'executorch/runtime/core/portable_type/c10'}",
+            f"-I{ROOT / 'runtime/test'}",
+            ROOT / "tests/guarded_backend.cpp",
+            ROOT / "runtime/test/guarded_device.cpp",
+            "-o",
+            library,
+            f"-L{wheel / 'lib'}",
+            "-lexecutorch",
+            f"-Wl,-rpath,{wheel / 'lib'}",
+        ],
+        check=True,
+    )
+    return library
+
+
+CALLS = """
+import ctypes, json, sys, warnings
+warnings.simplefilter("ignore")
+import torch
+import pte_arenas as pa
+from pte_arenas.runtime import load_program
+ctypes.CDLL(sys.argv[1])
+x = torch.ones(4)
+session = load_program(sys.argv[2]).session()
+slot = session.arena("s")["k"]
+seen = [slot.clone(), *session.execute("get", (x,))]
+session.execute("put", (x * 2, x * 3))
+seen += [slot.clone(), *session.execute("get", (x,))]
+slot.copy_from(torch.full((4,), 7.0))
+seen += session.execute("get", (x,))
+session.unload_method("get")
+seen += session.execute("get", (x,))
+session.reset()
+seen += session.execute("get", (x,))
+try:
+    slot.tensor
+except pa.ArenaError as error:
+    message = str(error)
+print(json.dumps({"seen": [tensor.tolist() for tensor in seen], "message": message}))
+"""
+
+
+def test_gives_eagers_results(path: Path, device: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", CALLS, device, path], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout.splitlines()[-1])
+    cache = Cache()
+    expected = [cache.k.clone(), cache.get(X)]
+    cache.put(X * 2, X * 3)
+    expected += [cache.k.clone(), cache.get(X)]
+    cache.k.fill_(7.0)
+    expected += [cache.get(X), cache.get(X), Cache().get(X)]
+    assert answer["seen"] == [tensor.tolist() for tensor in expected]
+    assert answer["message"] == (
+        "slot 'k': expected an arena on cpu for a view but found cuda:0: copy with clone() and "
+        "copy_from()"
+    )
+
+
+def test_names_the_arena_whose_device_is_not_there(path: Path) -> None:
+    with pytest.raises(RuntimeError) as caught:
+        load_program(path).session()
+    assert str(caught.value) == (
+        "arenas[0].device_type: expected a device allocator for arena 's' on cuda:0 but found "
+        "none: link the backend that registers one"
+    )
