@@ -2,8 +2,8 @@
 
     python -m bench.state [--json] [--folder FOLDER]
 
-Each of ours is measured in turn with what it is compared with; a row says the medians and their
-ratio. `fork` rows come first: memory that a copy of the whole has used once is cheaper to get again.
+Ours is measured in turn with what it is compared with; rows have the medians and their ratio. Forks
+come first: memory that a copy of the whole has used once is cheaper to get again.
 """
 
 from __future__ import annotations
