@@ -42,7 +42,7 @@ GuardedDevice::Block* GuardedDevice::find(const void* address, Index index) {
   for (Block& block : blocks_) {
     const auto begin = reinterpret_cast<uintptr_t>(block.address);
     if (begin != 0 && block.index == index && at >= begin &&
-        at - begin <= block.size) {
+        at - begin < block.size) {
       return &block;
     }
   }
