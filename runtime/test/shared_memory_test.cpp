@@ -23,7 +23,9 @@ namespace {
 constexpr size_t kMiB = size_t{1} << 20;
 
 ZeroedMemory block(size_t size, size_t alignment = 64) {
-  return std::move(*ZeroedMemory::allocate(size, alignment));
+  auto memory = ZeroedMemory::allocate(size, alignment);
+  EXPECT_TRUE(memory.ok());
+  return std::move(*memory);
 }
 
 std::string bytes_of(const ZeroedMemory& memory) {

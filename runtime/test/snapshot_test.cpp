@@ -150,7 +150,8 @@ TEST(SnapshotTest, CanBeMadeByHand) {
 TEST(SnapshotTest, RefusesOverlappingUse) {
   const LoadedProgram program;
   const auto session = program.session();
-  Snapshot snapshot = std::move(*session->snapshot());
+  Snapshot snapshot;
+  ASSERT_EQ(session->snapshot(&snapshot), Error::Ok);
   const auto use = session->use();
   EXPECT_EQ(session->snapshot().error(), Error::InvalidState);
   EXPECT_EQ(session->snapshot(&snapshot), Error::InvalidState);
