@@ -36,6 +36,12 @@ PUBLIC = [
     "InitialData",
     "ArenaError",
     "InvalidProgramError",
+    "StateFileError",
+    "DamagedStateError",
+    "OtherProgramError",
+    "MissingSlotError",
+    "UnknownSlotError",
+    "SlotMismatchError",
 ]
 RUNTIME = [
     "load_program",
@@ -48,6 +54,7 @@ RUNTIME = [
     "MethodMeta",
     "TensorInfo",
     "Session",
+    "Snapshot",
     "Method",
     "ArenaView",
     "SlotView",

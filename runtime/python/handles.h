@@ -10,12 +10,14 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "borrowed.h"
 #include "event_log.h"
 #include "options.h"
 #include "signature.h"
+#include "snapshots.h"
 
 namespace pte_arenas {
 
@@ -62,6 +64,15 @@ class ProgramHandle final {
       const nanobind::dict& backend_options,
       std::optional<size_t> debug_buffer_size) const;
 
+  /// All zeros, for states that come from elsewhere.
+  std::shared_ptr<SnapshotHandle> blank_snapshot() const;
+
+  /// How many bytes the program's file has.
+  uint64_t nbytes() const;
+
+  /// Some of them.
+  nanobind::bytes read(uint64_t offset, size_t size) const;
+
  private:
   explicit ProgramHandle(std::shared_ptr<const Program> program)
       : program_(std::move(program)) {}
@@ -84,7 +95,8 @@ class SessionHandle final : public std::enable_shared_from_this<SessionHandle> {
   /// What a session uses as long as it lives.
   struct Resources {
     std::vector<SharedMemory> borrowed;
-    std::unique_ptr<BackendOptions> backend_options;
+    /// Shared with forks.
+    std::shared_ptr<const BackendOptions> backend_options;
     std::unique_ptr<EventLog> event_log;
   };
 
@@ -112,6 +124,23 @@ class SessionHandle final : public std::enable_shared_from_this<SessionHandle> {
   /// The events since the last time, as an ETDump and the values that it points
   /// into; None if there were none.
   nanobind::object take_etdump();
+
+  /// @param[in] into Whose memory to reuse, or null.
+  std::shared_ptr<SnapshotHandle> snapshot(
+      std::shared_ptr<SnapshotHandle> into);
+
+  /// Restores the named arenas.
+  void restore(SnapshotHandle& from, const std::vector<std::string>& arenas);
+
+  std::shared_ptr<SessionHandle> fork(bool copy_on_write);
+
+  /// Arena and slot.
+  using SlotName = std::pair<std::string, std::string>;
+
+  /// Writes the head of a file and the bytes of slots behind it, all of one
+  /// moment. Throws OSError.
+  void write(int file, nanobind::handle path, const nanobind::bytes& head,
+             const std::vector<SlotName>& slots);
 
   /// A torch tensor over the slot's bytes, which keeps this session alive.
   nanobind::object slot_tensor(std::string_view arena, std::string_view slot);

@@ -120,6 +120,25 @@ nb::object ProgramHandle::metadata(const std::string& method) const {
   return metadata_of(program_, method);
 }
 
+uint64_t ProgramHandle::nbytes() const {
+  const Result<size_t> size = program_->loader().size();
+  if (!size.ok()) {
+    raise_runtime_error("size of the program", size.error());
+  }
+  return *size;
+}
+
+nb::bytes ProgramHandle::read(uint64_t offset, size_t size) const {
+  using executorch::runtime::DataLoader;
+  const auto bytes = program_->loader().load(
+      offset, size,
+      DataLoader::SegmentInfo(DataLoader::SegmentInfo::Type::Program));
+  if (!bytes.ok()) {
+    raise_runtime_error("reading the program", bytes.error());
+  }
+  return nb::bytes(bytes->data(), bytes->size());
+}
+
 std::shared_ptr<SessionHandle> ProgramHandle::session(
     const nb::dict& arenas, bool keep,
     const std::shared_ptr<SessionHandle>& scratch_from,
@@ -136,7 +155,8 @@ std::shared_ptr<SessionHandle> ProgramHandle::session(
   }
   SessionOptions options;
   options.borrowed = {sources.data(), sources.size()};
-  resources.backend_options = std::make_unique<BackendOptions>(backend_options);
+  resources.backend_options =
+      std::make_shared<const BackendOptions>(backend_options);
   options.backend_options = &resources.backend_options->map();
   if (debug_buffer_size.has_value()) {
     resources.event_log = std::make_unique<EventLog>(*debug_buffer_size);

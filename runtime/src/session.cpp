@@ -43,8 +43,12 @@ Session::Session(std::shared_ptr<const ArenaProgram> program, ArenaPool pool,
                  const SessionOptions& options)
     : program_(std::move(program)),
       pool_(std::move(pool)),
+      options_(options),
       event_tracer_(options.event_tracer),
       in_use_(std::move(in_use)) {
+  options_.borrowed = {};
+  options_.scratch_from = nullptr;
+  options_.event_tracer = nullptr;
   if (options.backend_options != nullptr) {
     backend_options_ = *options.backend_options;
   }

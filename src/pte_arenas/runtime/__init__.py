@@ -9,7 +9,7 @@ A drop-in for `executorch.runtime`, whose names it has, where methods share stat
     session.arena("state")["context"].tensor
 """
 
-from pte_arenas.runtime._C import LoadMode, Method, MethodMeta, TensorInfo, Verification
+from pte_arenas.runtime._C import LoadMode, Method, MethodMeta, Snapshot, TensorInfo, Verification
 from pte_arenas.runtime.environment import BackendRegistry, OperatorRegistry, Runtime
 from pte_arenas.runtime.program import Program, load_program
 from pte_arenas.runtime.session import Session
@@ -23,6 +23,7 @@ __all__ = [
     "MethodMeta",
     "TensorInfo",
     "Session",
+    "Snapshot",
     "Method",
     "ArenaView",
     "SlotView",
