@@ -3,6 +3,7 @@
 #   make demo     a trained voice-activity model with one arena, end to end
 #   make test     linters, types, Python tests
 #   make check    GoogleTest suite, plain and with sanitizers; the CMake package; fuzzing; clang-tidy
+#   make bench    measures against stock ExecuTorch; some minutes, on an idle machine
 #   make format   formats Python and C++
 #   make clean    removes builds, not .venv
 
@@ -15,13 +16,13 @@ PY := $(BIN)/python
 PIP := $(PY) -m pip --disable-pip-version-check
 SAY := @printf '\n== %s\n'
 
-CPP_CODE := $(shell find runtime examples -name '*.h' -o -name '*.cpp')
+CPP_CODE := $(shell find runtime examples bench tests -name '*.h' -o -name '*.cpp')
 SOURCES := $(shell find src runtime schema -type f -not -path '*/__pycache__/*') \
 	pyproject.toml CMakeLists.txt LICENSE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install demo test check format clean lint googletest
+.PHONY: help install demo test check bench format clean lint googletest
 .PHONY: cpp-test cpp-package cpp-sanitize cpp-threads cpp-lint fuzz
 
 help:
@@ -81,6 +82,14 @@ format: $(VENV)/.requirements
 check: cpp-test cpp-package cpp-sanitize cpp-threads fuzz cpp-lint $(VENV)/.installed
 	$(SAY) 'exported symbols'
 	$(PY) -m pytest -q tests/test_exported_symbols.py
+
+# Also as JSON in build/bench.json.
+bench: $(VENV)/.installed
+	$(SAY) 'programs to measure'
+	$(CONFIGURE) -B build/bench -DCMAKE_BUILD_TYPE=Release -DPTE_ARENAS_BUILD_TESTS=OFF \
+		-DPTE_ARENAS_BUILD_BENCH=ON
+	$(CMAKE) --build build/bench -j $(JOBS) -t cpp_calls load_program
+	$(PY) -W ignore -m bench --cpp build/bench/runtime/bench --folder build --json build/bench.json
 
 clean:
 	rm -rf build

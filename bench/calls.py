@@ -1,8 +1,8 @@
 """What a call costs: ours beside `executorch.runtime`, and a `Session` in C++ over a bare `Method`.
 
-Run it as `python -m bench.calls`; `--cpp FILE` adds the rows in C++, where FILE is the program
-`cpp_calls` that CMake builds with `-DPTE_ARENAS_BUILD_BENCH=ON`. Each row is measured in turns and
-the fastest turn counts, so that the ratio holds on a busy machine.
+Run it as `python -m bench.calls`; `--cpp FOLDER` adds the row in C++, where FOLDER has
+the program `cpp_calls` that CMake builds with `-DPTE_ARENAS_BUILD_BENCH=ON`. Each row is measured
+in turns and the fastest turn counts, so that the ratio holds on a busy machine.
 """
 
 from __future__ import annotations
@@ -14,42 +14,19 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import rich
 import torch
 from executorch.exir import ExecutorchBackendConfig, to_edge
 from executorch.exir.passes import MemoryPlanningPass
 from executorch.runtime import Runtime
-from rich.table import Table
 from torch import Tensor, nn
 
+from bench.rows import Row, as_json, show
 from pte_arenas.runtime import load_program
 
 LARGE = 1 << 20
 """Elements of four bytes."""
-
-
-@dataclass(frozen=True)
-class Row:
-    """One comparison.
-
-    Attributes:
-        name: What is called.
-        stock: Seconds of a call in stock ExecuTorch.
-        ours: Seconds of the same call here.
-        goal: The largest ratio that is good enough.
-    """
-
-    name: str
-    stock: float
-    ours: float
-    goal: float
-
-    @property
-    def ratio(self) -> float:
-        return self.ours / self.stock
 
 
 class Add(nn.Module):
@@ -91,7 +68,7 @@ def small(count: int, turns: int) -> Row:
         [lambda: stock.execute(inputs), lambda: ours.execute(inputs)], number=100, turns=20 * turns
     )
     noun = "input" if count == 1 else "inputs"
-    return Row(f"4-float add, {count} {noun}", *times, goal=0.25)
+    return Row(f"call, 4-float add, {count} {noun}", "executorch.runtime", *times, goal=0.25)
 
 
 def large(turns: int) -> list[Row]:
@@ -112,7 +89,7 @@ def large(turns: int) -> list[Row]:
     names = ("copied", "copy_outputs=False", "not planned by the program")
     goals = (1.0, 0.5, 0.5)
     return [
-        Row(f"4 MiB output, {name}", first, seconds, goal)
+        Row(f"call, 4 MiB output, {name}", "executorch.runtime", first, seconds, goal=goal)
         for name, seconds, goal in zip(names, times, goals, strict=True)
     ]
 
@@ -124,30 +101,25 @@ def in_cpp(executable: Path) -> Row:
         path.write_bytes(program((torch.ones(4),)))
         run = subprocess.run([executable, path], check=True, capture_output=True, text=True)
     times = json.loads(run.stdout)
-    return Row("C++: Session over Method", times["method"], times["session"], goal=1.05)
+    return Row("call in C++ of a Session", "Method", times["method"], times["session"], goal=1.05)
+
+
+def measure(cpp: Path | None = None, turns: int = 50) -> list[Row]:
+    """Compares calls from Python and, where a folder has the program for it, from C++."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        rows = [small(1, turns), small(4, turns), *large(turns)]
+    return rows if cpp is None else [*rows, in_cpp(cpp / "cpp_calls")]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser = argparse.ArgumentParser(prog="python -m bench.calls", description=__doc__)
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     parser.add_argument("--turns", type=int, default=50, help="how often each row is measured")
-    parser.add_argument("--cpp", type=Path, help="the program cpp_calls")
+    parser.add_argument("--cpp", type=Path, help="folder of the program `cpp_calls`")
     options = parser.parse_args()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        rows = [small(1, options.turns), small(4, options.turns), *large(options.turns)]
-    if options.cpp:
-        rows.append(in_cpp(options.cpp))
-    if options.json:
-        print(json.dumps([{**asdict(row), "ratio": row.ratio} for row in rows], indent=2))
-        return
-    table = Table("call", "stock µs", "ours µs", "ratio", "goal")
-    for column in table.columns[1:]:
-        column.justify = "right"
-    for row in rows:
-        numbers = (f"{row.stock * 1e6:.2f}", f"{row.ours * 1e6:.2f}", f"{row.ratio:.3f}")
-        table.add_row(row.name, *numbers, f"{row.goal}")
-    rich.print(table)
+    rows = measure(options.cpp, options.turns)
+    print(as_json(rows)) if options.json else show(rows)
 
 
 if __name__ == "__main__":

@@ -8,48 +8,25 @@ program has 16 MiB of weights and 4 KiB of state.
 from __future__ import annotations
 
 import argparse
-import json
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import rich
 import torch
 from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
 from executorch.exir import to_edge_transform_and_lower
 from executorch.runtime import Runtime
-from rich.table import Table
 from torch import Tensor, nn
 
 import pte_arenas as pa
+from bench.rows import Row, as_json, show
 from pte_arenas.runtime import load_program
 
 WIDTH = 2048
 WEIGHTS = 4 * WIDTH * WIDTH
 COUNT = 64
-
-
-@dataclass(frozen=True)
-class Row:
-    """Resident bytes of one way to run the program.
-
-    Attributes:
-        name: Backend and way.
-        one: With one session or stock program.
-        all: With all of them.
-    """
-
-    name: str
-    one: int
-    all: int
-
-    @property
-    def copies(self) -> float:
-        """How many copies of the weights all of them hold."""
-        return self.all / WEIGHTS
 
 
 class Model(nn.Module):
@@ -97,7 +74,7 @@ def resident() -> int:
     return int(line.split()[1]) * 1024
 
 
-def measure(way: str, path: Path, count: int) -> int:
+def resident_of(way: str, path: Path, count: int) -> int:
     """In a process of its own, since freed memory may stay resident."""
     command = [sys.executable, "-W", "ignore", "-m", "bench.sessions", "--child", way]
     run = subprocess.run(
@@ -106,9 +83,27 @@ def measure(way: str, path: Path, count: int) -> int:
     return int(run.stdout.splitlines()[-1])
 
 
+def measure() -> list[Row]:
+    """Compares 64 sessions with 64 stock programs and, for copies of the weights, with one."""
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        for backend in ("portable", "xnnpack"):
+            paths = {way: Path(folder) / f"{backend} {way}.pte" for way in WAYS}
+            for way, path in paths.items():
+                write(path, xnnpack=backend == "xnnpack", arena=way == "sessions")
+            one = resident_of("sessions", paths["sessions"], 1)
+            every = resident_of("sessions", paths["sessions"], COUNT)
+            stock = resident_of("stock programs", paths["stock programs"], COUNT)
+            what = f"resident, {COUNT} sessions, {backend}"
+            rows.append(Row(what, f"{COUNT} stock programs", stock, every, "B"))
+            # A session besides may take its activations, but no weights.
+            rows.append(Row(what, "1 session and the weights", one + WEIGHTS, every, "B", goal=1.0))
+    return rows
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser = argparse.ArgumentParser(prog="python -m bench.sessions", description=__doc__)
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
@@ -118,24 +113,8 @@ def main() -> None:
         kept = WAYS[way](Path(path), int(count))
         print(resident() - before if kept else 0)
         return
-    rows = []
-    with tempfile.TemporaryDirectory() as folder:
-        for backend in ("portable", "xnnpack"):
-            for way in WAYS:
-                path = Path(folder) / f"{backend} {way}.pte"
-                write(path, xnnpack=backend == "xnnpack", arena=way == "sessions")
-                one, every = (measure(way, path, count) for count in (1, COUNT))
-                rows.append(Row(f"{backend}, {way}", one, every))
-    if options.json:
-        print(json.dumps([{**asdict(row), "copies": row.copies} for row in rows], indent=2))
-        return
-    table = Table("program", "MiB, one", f"MiB, {COUNT}", "copies of the weights")
-    for column in table.columns[1:]:
-        column.justify = "right"
-    for row in rows:
-        numbers = (f"{row.one / 2**20:.1f}", f"{row.all / 2**20:.1f}", f"{row.copies:.2f}")
-        table.add_row(row.name, *numbers)
-    rich.print(table)
+    rows = measure()
+    print(as_json(rows)) if options.json else show(rows)
 
 
 if __name__ == "__main__":

@@ -9,13 +9,11 @@ come first: memory that a copy of the whole has used once is cheaper to get agai
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,31 +22,11 @@ from executorch.exir import to_edge
 from torch import Tensor, nn
 
 import pte_arenas as pa
+from bench.rows import Row, as_json, show
 from pte_arenas.runtime import Program, Session, load_program
 
 MIB = 1 << 20
 PAGE = 4096
-
-
-@dataclass(frozen=True)
-class Row:
-    """One measurement.
-
-    Attributes:
-        ours: Median, in seconds.
-        stock: Median of what it is compared with, in seconds.
-        goal: Largest ratio that is good.
-    """
-
-    what: str
-    compared_with: str
-    ours: float
-    stock: float
-    goal: float
-
-    @property
-    def ratio(self) -> float:
-        return self.ours / self.stock
 
 
 class Cache(nn.Module):
@@ -82,9 +60,9 @@ def seconds(call: Callable[[], Any]) -> float:
     return end - begin
 
 
-def in_turn(ours: Callable[[], Any], stock: Callable[[], Any], rounds: int) -> tuple[float, float]:
+def in_turn(stock: Callable[[], Any], ours: Callable[[], Any], rounds: int) -> tuple[float, float]:
     """Medians of both, each after one round that does not count."""
-    times = [(seconds(ours), seconds(stock)) for _ in range(rounds + 1)][1:]
+    times = [(seconds(stock), seconds(ours)) for _ in range(rounds + 1)][1:]
     first, second = zip(*times, strict=True)
     return statistics.median(first), statistics.median(second)
 
@@ -129,8 +107,8 @@ def fork_rows(program: Program, nbytes: int, rounds: int) -> list[Row]:
         goal = 0.02 if label.endswith(("second", "third")) else 0.1
         what = f"fork {nbytes // MIB} MiB, {touched * PAGE // MIB} MiB written, {label}"
         ours = statistics.median(found)
-        rows.append(Row(what, "memcpy of all to new memory", ours, whole, goal))
-        rows.append(Row(what, "memcpy of all to warm memory", ours, again, goal))
+        rows.append(Row(what, "memcpy of all to new memory", whole, ours, goal=goal))
+        rows.append(Row(what, "memcpy of all to warm memory", again, ours, goal=goal))
     return rows
 
 
@@ -142,7 +120,7 @@ def snapshot_rows(session: Session, rounds: int) -> list[Row]:
     size = f"{source.numel() // MIB} MiB"
     copy = lambda: target.copy_(source)  # noqa: E731
     return [
-        Row(f"{name} {size}", "memcpy to warm memory", *in_turn(ours, copy, rounds), 1.2)
+        Row(f"{name} {size}", "memcpy to warm memory", *in_turn(copy, ours, rounds), goal=1.2)
         for name, ours in (
             ("snapshot, memory reused,", lambda: session.snapshot(reused)),
             ("restore", lambda: session.restore(reused)),
@@ -162,38 +140,33 @@ def raw_write(source: Tensor, path: Path) -> None:
 
 def save_rows(session: Session, folder: Path, rounds: int) -> list[Row]:
     source = cache(session)
-    ours, stock = in_turn(
-        lambda: session.save(folder / "ours.safetensors"),
+    stock, ours = in_turn(
         lambda: raw_write(source, folder / "stock"),
+        lambda: session.save(folder / "ours.safetensors"),
         rounds,
     )
-    return [Row(f"save {source.numel() // MIB} MiB", "write, fsync, rename", ours, stock, 1.1)]
+    return [Row(f"save {source.numel() // MIB} MiB", "write, fsync, rename", stock, ours, goal=1.1)]
+
+
+def measure(folder: Path | None = None, *, scale: int = 1, rounds: int = 7) -> list[Row]:
+    """Compares forks of 1 GiB, snapshots and saves of 256 MiB, or a fraction of these."""
+    rows = fork_rows(program_of(1024 * MIB // scale), 1024 * MIB // scale, rounds)
+    session = program_of(256 * MIB // scale).session()
+    cache(session).random_()
+    rows += snapshot_rows(session, rounds)
+    with tempfile.TemporaryDirectory(dir=folder) as directory:
+        return rows + save_rows(session, Path(directory), rounds)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--json", action="store_true")
+    parser = argparse.ArgumentParser(prog="python -m bench.state", description=__doc__)
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     parser.add_argument("--folder", type=Path, help="where to save; the disk matters")
     parser.add_argument("--scale", type=int, default=1, help="divides the sizes, to try it")
     parser.add_argument("--rounds", type=int, default=7)
     options = parser.parse_args()
-    rows = fork_rows(
-        program_of(1024 * MIB // options.scale), 1024 * MIB // options.scale, options.rounds
-    )
-    session = program_of(256 * MIB // options.scale).session()
-    cache(session).random_()
-    rows += snapshot_rows(session, options.rounds)
-    with tempfile.TemporaryDirectory(dir=options.folder) as folder:
-        rows += save_rows(session, Path(folder), options.rounds)
-    if options.json:
-        print(json.dumps([{**asdict(row), "ratio": row.ratio} for row in rows], indent=1))
-        return
-    print(f"{'ours':>10} {'stock':>10} {'ratio':>7} {'goal':>6}")
-    for row in rows:
-        print(
-            f"{row.ours * 1e3:7.2f} ms {row.stock * 1e3:7.2f} ms {row.ratio:7.4f} {row.goal:6} "
-            f" {row.what}: {row.compared_with}"
-        )
+    rows = measure(options.folder, scale=options.scale, rounds=options.rounds)
+    print(as_json(rows)) if options.json else show(rows)
 
 
 if __name__ == "__main__":

@@ -207,7 +207,7 @@ class ET_ARENAS_API Session final {
    *
    * The new session owns its arenas, also where this one borrowed them. It
    * loads methods afresh: what a method keeps in private memory starts from its
-   * initial value there. It has the options of this session.
+   * initial value there. It has the options of this session, but no tracer.
    *
    * @param[in] options See there.
    * @param[out] finding If not null, filled when there is no memory.

@@ -78,10 +78,9 @@ int main(int argc, char** argv) {
   const std::string way = argv[1];
   const long before = resident();
   const double start = now();
-  const bool ok =
-      way == "ours" ? load_ours(argv[2], argv + 3, argv + argc)
-                    : load_stock(argv[2], way == "stock-shared", argv + 3,
-                                 argv + argc);
+  const bool ok = way == "ours" ? load_ours(argv[2], argv + 3, argv + argc)
+                                : load_stock(argv[2], way == "stock-shared",
+                                             argv + 3, argv + argc);
   const double seconds = now() - start;
   if (!ok) {
     std::fprintf(stderr, "%s: cannot load %s\n", argv[1], argv[2]);
