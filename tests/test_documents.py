@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -28,6 +29,7 @@ def _snippets() -> list[object]:
 
 @pytest.mark.parametrize(("code", "printed"), _snippets())
 def test_snippet(code: str, printed: str, tmp_path: Path) -> None:
+    shutil.copy(ROOT / "tests" / "golden" / "counter.pte", tmp_path)
     run = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", code],
         check=False,

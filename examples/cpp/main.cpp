@@ -35,8 +35,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   arenas::Finding finding;
-  const auto program = arenas::ArenaProgram::load(
-      argv[1], arenas::ArenaProgram::LoadMode::Mmap, &finding);
+  const auto program = arenas::ArenaProgram::load(argv[1], &finding);
   if (!program.ok()) {
     std::fprintf(stderr, "%s: %s %s: %s\n", argv[1], to_string(program.error()),
                  finding.path, finding.message);
