@@ -209,7 +209,7 @@ def test_scratch_memory_outlives_the_session_that_it_is_from() -> None:
     first = program.session(arenas={"work": aligned(size)})
     second = program.session(scratch_from=first)
     del first
-    assert torch.equal(second.execute("add", (X,))[0], Layers().add(X))
+    torch.testing.assert_close(second.execute("add", (X,))[0], Layers().add(X))
 
 
 def test_scratch_memory_is_of_the_same_program() -> None:
