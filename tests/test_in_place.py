@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from against_eager import Model, check_calls, emit, repeated
-from executorch.exir.schema import KernelCall
+from executorch.exir.schema import KernelCall, ScalarType
 from executorch.exir.schema import Tensor as PlannedTensor
 from torch import Tensor, nn
 
@@ -78,6 +78,10 @@ class Cache(nn.Module):
     def element_wise(self, x: Tensor) -> None:
         self.k.add_(x[0]).mul_(0.5).clamp_(-3.0, 40.0)
 
+    def masked(self, x: Tensor) -> None:
+        self.k.copy_(torch.where(self.k > 3, self.k, x[0]))
+        self.k.masked_fill_(self.k > 30, 0.5)
+
     def two_writes(self, i: Tensor, x: Tensor) -> None:
         self.k[i] = x
         self.k[10:13] = x * 2
@@ -117,6 +121,7 @@ SAFE: dict[str, tuple[Tensor, ...]] = {
     "one_row": (ROWS,),
     "narrow": (ROWS,),
     "element_wise": (ROWS,),
+    "masked": (ROWS,),
     "two_writes": (INDEX, ROWS),
     "int_state": (),
     "computed": (ROWS,),
@@ -322,4 +327,5 @@ def _tensor(plan: Any, value: int) -> PlannedTensor:
 
 
 def _nbytes(tensor: PlannedTensor) -> int:
-    return torch.Size(tensor.sizes).numel() * 4
+    width = 1 if tensor.scalar_type is ScalarType.BOOL else 4
+    return torch.Size(tensor.sizes).numel() * width

@@ -202,7 +202,7 @@ def _aliasable(node: Node) -> list[Node]:
         # What it reads besides the first argument, it reads while it writes.
         once = sum(argument is node.args[0] for argument in _arguments(node)) == 1
         return [node.args[0]] if isinstance(node.args[0], Node) and once else []
-    if not _is_pointwise(name):
+    if not _is_pointwise(node.target):
         return []
     spec = node.meta.get("spec")
     return [
@@ -232,16 +232,20 @@ def _same_layout(one: Any, other: Any) -> bool:
 
 
 @functools.cache
-def _is_pointwise(name: str) -> bool:
-    namespace, _, short = name.partition("::")
+def _is_pointwise(out_variant: torch._ops.OpOverload) -> bool:
+    """Whether the operator without `out` is tagged as one that works element by element."""
+    namespace, _, short = out_variant._schema.name.partition("::")
     packet = getattr(getattr(torch.ops, namespace), short)
-    tensors = [
-        overload
-        for overload in (getattr(packet, each) for each in packet.overloads())
+    inputs = _inputs(out_variant)
+    return any(
+        _inputs(overload) == inputs and torch.Tag.pointwise in overload.tags
+        for overload in (getattr(packet, name) for name in packet.overloads())
         if not overload._schema.is_mutable
-        and any(isinstance(a.type, torch.TensorType) for a in overload._schema.arguments)
-    ]
-    return bool(tensors) and all(torch.Tag.pointwise in overload.tags for overload in tensors)
+    )
+
+
+def _inputs(overload: torch._ops.OpOverload) -> list[tuple[str, str]]:
+    return [(a.name, str(a.type)) for a in overload._schema.arguments if not a.is_out]
 
 
 def _mutates(user: Node, member: Node) -> bool:
