@@ -21,6 +21,7 @@ namespace test {
 using Floats = std::vector<float>;
 using executorch::extension::arenas::ArenaProgram;
 using executorch::extension::arenas::Finding;
+using executorch::extension::arenas::LoadOptions;
 using executorch::extension::arenas::Session;
 using executorch::extension::arenas::SessionOptions;
 
@@ -30,7 +31,8 @@ class LoadedProgram final {
   explicit LoadedProgram(const wire::ProgramT& program = counter_program(),
                          const CounterOptions& options = {})
       : file_(file_of(program, options)),
-        program_(*ArenaProgram::load(file_.data(), file_.size())) {}
+        program_(*ArenaProgram::load(file_.data(), file_.size(), nullptr,
+                                     load_options(options))) {}
 
   std::unique_ptr<Session> session(const SessionOptions& options = {}) const {
     Finding finding;
@@ -49,6 +51,13 @@ class LoadedProgram final {
   const std::shared_ptr<const ArenaProgram>& get() const { return program_; }
 
  private:
+  /// Without arenas the methods of a counter look as if they shared memory.
+  static LoadOptions load_options(const CounterOptions& options) {
+    LoadOptions load_options;
+    load_options.is_unshared = !options.has_arenas;
+    return load_options;
+  }
+
   FileBytes file_;
   std::shared_ptr<const ArenaProgram> program_;
 };
