@@ -344,7 +344,7 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     assert caught.value.errno == errno.ENOENT
     with pytest.raises(IsADirectoryError):
         load_program(tmp_path)
-    with pytest.raises(TypeError, match=r"^expected a path or bytes but found int$"):
+    with pytest.raises(TypeError, match=r"^expected a path, bytes or a file but found int$"):
         load_program(7)  # type: ignore[arg-type]
 
 

@@ -21,6 +21,8 @@ def without_style(text: str) -> str:
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             node.value = inspect.cleandoc(node.value)
+    imports = (ast.Import, ast.ImportFrom)  # in any order
+    tree.body.sort(key=lambda node: ast.unparse(node) if isinstance(node, imports) else "~")
     return ast.unparse(tree)
 
 

@@ -177,6 +177,20 @@ TEST(SessionTest, WithoutArenasMethodsHavePrivateMemory) {
   EXPECT_EQ(bump(*session, 1), (Floats{6, 7})) << "private memory starts again";
 }
 
+TEST(SessionTest, RefusesToGuessWhetherMethodsShareMemory) {
+  CounterOptions options;
+  options.has_arenas = false;
+  FileBytes file = file_of(counter_program(options), options);
+  Finding finding;
+  EXPECT_EQ(ArenaProgram::load(file.data(), file.size(), &finding).error(),
+            Error::InvalidArgument);
+  EXPECT_STREQ(finding.path, "shared_memory_ids");
+  EXPECT_STREQ(finding.message,
+               "expected () or (2,) for a program without arenas whose methods "
+               "all plan 16 bytes of memory id 2 but found neither; (2,) if it "
+               "was exported with share_mutable_buffers=True, else ()");
+}
+
 TEST(SessionTest, RefusesWhatItDoesNotKnow) {
   const Counter counter;
   const auto session = counter.session();
