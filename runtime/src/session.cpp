@@ -43,7 +43,10 @@ Session::Session(std::shared_ptr<const ArenaProgram> program, ArenaPool pool,
                  const SessionOptions& options)
     : program_(std::move(program)),
       pool_(std::move(pool)),
+      options_(options),
       in_use_(std::move(in_use)) {
+  options_.borrowed = {};
+  options_.scratch_from = nullptr;
   if (options.backend_options != nullptr) {
     backend_options_ = *options.backend_options;
   }

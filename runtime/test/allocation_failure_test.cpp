@@ -74,6 +74,7 @@ using executorch::extension::arenas::BorrowedArena;
 using executorch::extension::arenas::Finding;
 using executorch::runtime::Error;
 using executorch::runtime::EValue;
+using executorch::runtime::Span;
 using pte_arenas::test::bump;
 using pte_arenas::test::counter_program;
 using pte_arenas::test::device_program;
@@ -194,6 +195,24 @@ void load_again_and_again(const wire::ProgramT& file, const Floats& bumped) {
 TEST(AllocationFailureTest, OfLoadingAMethodLeavesItsSession) {
   load_again_and_again(counter_program(), {6, 7});
   load_again_and_again(device_program(), {12, 14});
+}
+
+TEST(AllocationFailureTest, OfSnapshotsAndForksLeavesTheSession) {
+  for (const wire::ProgramT& file :
+       {mapped(counter_program()), device_program()}) {
+    const LoadedProgram program(file);
+    const auto session = program.session();
+    Floats n(2);
+    const auto is_as_before = [&] {
+      const Span<uint8_t> bytes(reinterpret_cast<uint8_t*>(n.data()), 8);
+      EXPECT_EQ(session->copy_out("state", "n", bytes), Error::Ok);
+      EXPECT_EQ(n, (Floats{5, 6}));
+    };
+    const auto snapshot = [&] { return session->snapshot().error(); };
+    EXPECT_GT(fail_each(snapshot, is_as_before), 1);
+    const auto fork = [&] { return session->fork().error(); };
+    EXPECT_GT(fail_each(fork, is_as_before), 3);
+  }
 }
 
 }  // namespace

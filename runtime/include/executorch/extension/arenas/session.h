@@ -5,6 +5,7 @@
 #include <executorch/extension/arenas/finding.h>
 #include <executorch/extension/arenas/loaded_method.h>
 #include <executorch/extension/arenas/namespace.h>
+#include <executorch/extension/arenas/snapshot.h>
 #include <executorch/runtime/backend/backend_options_map.h>
 #include <executorch/runtime/backend/options.h>
 #include <executorch/runtime/core/error.h>
@@ -32,7 +33,8 @@ struct SessionOptions {
   bool xnnpack_weight_cache = true;
 
   /// Options for delegates when methods are loaded, or null. What is given for
-  /// XNNPACK replaces the weight cache above. Must outlive the session.
+  /// XNNPACK replaces the weight cache above. Must outlive the session and its
+  /// forks.
   const runtime::LoadBackendOptionsMap* backend_options = nullptr;
 
   /// Memory of the caller's for some or all arenas. It must outlive the
@@ -44,6 +46,13 @@ struct SessionOptions {
   /// shares; or null. The two then count as one session where calls must not
   /// overlap. Either may end first.
   const Session* scratch_from = nullptr;
+};
+
+struct ForkOptions {
+  /// Copies a page only when one of the sessions writes it, where the system
+  /// can (Linux); otherwise all that was ever written is copied by `fork()`.
+  /// Makes forks cheap and the first writes after them dearer.
+  bool copy_on_write = false;
 };
 
 /**
@@ -150,6 +159,63 @@ class ET_ARENAS_API Session final {
   runtime::Error reset(std::string_view arena, std::string_view slot);
 
   /**
+   * Copies the state. Scratch arenas and memory that is private to methods are
+   * no part of it.
+   *
+   * @retval Error::MemoryAllocationFailed The system has no memory for it.
+   * @retval Error::InvalidState Another call uses the session.
+   * @returns Errors of a device's copy function.
+   */
+  runtime::Result<Snapshot> snapshot();
+
+  /**
+   * The same into the memory of a snapshot of the same program, such as one
+   * that is not needed any more.
+   *
+   * @param[in,out] into A snapshot of this program; any other becomes a new one
+   *     of it. Stays as it was unless a device's copy function fails, which
+   *     leaves some of its arenas copied.
+   */
+  runtime::Error snapshot(Snapshot* into);
+
+  /**
+   * Makes the state what it was at a snapshot, of this session or another one
+   * of the program.
+   *
+   * @param[in] snapshot See there.
+   * @param[in] arenas Names of the state arenas to restore, if not all.
+   *
+   * @retval Error::InvalidArgument The snapshot is of another program. Nothing
+   *     changes.
+   * @retval Error::NotFound No state arena has this name. Nothing changes.
+   * @retval Error::InvalidState Another call uses the session.
+   * @returns Errors of a device's copy function, after which arenas may be
+   *     partly restored.
+   */
+  runtime::Error restore(const Snapshot& snapshot);
+  runtime::Error restore(const Snapshot& snapshot,
+                         runtime::Span<const std::string_view> arenas);
+
+  /**
+   * Makes a session of the same program whose state equals this one's. From
+   * then on they are independent, also in children of `fork(2)`.
+   *
+   * The new session owns its arenas, also where this one borrowed them. It
+   * loads methods afresh: what a method keeps in private memory starts from its
+   * initial value there. It has the options of this session.
+   *
+   * @param[in] options See there.
+   * @param[out] finding If not null, filled when there is no memory.
+   *
+   * @retval Error::MemoryAllocationFailed The system has no memory for an
+   *     arena.
+   * @retval Error::InvalidState Another call uses the session.
+   * @returns Errors of a device's allocator.
+   */
+  runtime::Result<std::unique_ptr<Session>> fork(
+      const ForkOptions& options = {}, Finding* finding = nullptr);
+
+  /**
    * Copies a slot to the host, from wherever its arena is.
    *
    * @param[out] to As large as the slot.
@@ -218,6 +284,8 @@ class ET_ARENAS_API Session final {
 
   std::shared_ptr<const ArenaProgram> program_;
   ArenaPool pool_;
+  /// Without memory of others, for forks.
+  SessionOptions options_;
   runtime::BackendOptions<1> xnnpack_options_;
   runtime::LoadBackendOptionsMap backend_options_;
   std::unordered_map<std::string, std::unique_ptr<LoadedMethod>> methods_;

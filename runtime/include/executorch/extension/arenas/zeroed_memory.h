@@ -6,10 +6,15 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
 namespace executorch {
 namespace extension {
 namespace ET_ARENAS_NAMESPACE {
+
+namespace internal {
+class FrozenPages;
+}  // namespace internal
 
 /**
  * A block of host memory that starts as zeros.
@@ -54,17 +59,42 @@ class ET_ARENAS_API ZeroedMemory final {
    */
   void zero(size_t offset, size_t size);
 
+  /**
+   * Makes the bytes of this block those of another. Where the system can tell,
+   * only pages that were written are read and written.
+   *
+   * @param[in] other A block of the same size.
+   */
+  void assign(const ZeroedMemory& other);
+
+  /**
+   * Makes the bytes of another block those of this one, by copying a page only
+   * when either block writes it. What this block wrote since it was shared last
+   * is copied at once.
+   *
+   * The bytes of this block stay the same, at the same address. Where the
+   * system cannot do it, the same as `other->assign(*this)`.
+   *
+   * @param[in] other A block of the same size.
+   */
+  void share_with(ZeroedMemory* other);
+
  private:
   ZeroedMemory(uint8_t* data, size_t size, void* base, size_t mapped_size)
       : data_(data), size_(size), base_(base), mapped_size_(mapped_size) {}
 
   void free();
+  void zero_frozen(size_t offset, size_t size);
+  /// Makes `frozen_` what the block is now, unless it nearly is.
+  bool freeze();
 
   uint8_t* data_;
   size_t size_;
   /// What to give back: a mapping, or a block of malloc if `mapped_size_` is 0.
   void* base_;
   size_t mapped_size_;
+  /// What the pages start from instead of zeros, if they were ever shared.
+  std::shared_ptr<const internal::FrozenPages> frozen_;
 };
 
 }  // namespace ET_ARENAS_NAMESPACE
