@@ -33,6 +33,12 @@ PUBLIC = [
     "InitialData",
     "ArenaError",
     "InvalidProgramError",
+    "StateFileError",
+    "DamagedStateError",
+    "OtherProgramError",
+    "MissingSlotError",
+    "UnknownSlotError",
+    "SlotMismatchError",
 ]
 RUNTIME = [
     "load_program",
@@ -40,6 +46,7 @@ RUNTIME = [
     "MethodMeta",
     "TensorInfo",
     "Session",
+    "Snapshot",
     "Method",
     "ArenaView",
     "SlotView",

@@ -10,10 +10,12 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "borrowed.h"
 #include "signature.h"
+#include "snapshots.h"
 
 namespace pte_arenas {
 
@@ -46,6 +48,15 @@ class ProgramHandle final {
   std::shared_ptr<SessionHandle> session(
       const nanobind::dict& arenas, bool keep,
       const std::shared_ptr<SessionHandle>& scratch_from) const;
+
+  /// All zeros, for states that come from elsewhere.
+  std::shared_ptr<SnapshotHandle> blank_snapshot() const;
+
+  /// How many bytes the program's file has.
+  uint64_t nbytes() const;
+
+  /// Some of them.
+  nanobind::bytes read(uint64_t offset, size_t size) const;
 
  private:
   explicit ProgramHandle(std::shared_ptr<const Program> program)
@@ -86,6 +97,23 @@ class SessionHandle final : public std::enable_shared_from_this<SessionHandle> {
 
   void reset(std::optional<std::string_view> arena,
              std::optional<std::string_view> slot);
+
+  /// @param[in] into Whose memory to reuse, or null.
+  std::shared_ptr<SnapshotHandle> snapshot(
+      std::shared_ptr<SnapshotHandle> into);
+
+  /// Restores the named arenas.
+  void restore(SnapshotHandle& from, const std::vector<std::string>& arenas);
+
+  std::shared_ptr<SessionHandle> fork(bool copy_on_write);
+
+  /// Arena and slot.
+  using SlotName = std::pair<std::string, std::string>;
+
+  /// Writes the head of a file and the bytes of slots behind it, all of one
+  /// moment. Throws OSError.
+  void write(int file, nanobind::handle path, const nanobind::bytes& head,
+             const std::vector<SlotName>& slots);
 
   /// A torch tensor over the slot's bytes, which keeps this session alive.
   nanobind::object slot_tensor(std::string_view arena, std::string_view slot);

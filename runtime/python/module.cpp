@@ -2,6 +2,7 @@
 
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
@@ -10,6 +11,7 @@
 #include "checking.h"
 #include "handles.h"
 #include "metadata.h"
+#include "snapshots.h"
 
 namespace nb = nanobind;
 
@@ -21,6 +23,7 @@ NB_MODULE(_C, module) {
   module.doc() = "The C++ runtime of pte_arenas; use pte_arenas.runtime.";
   pte_arenas::define_checking(module);
   pte_arenas::define_metadata(module);
+  pte_arenas::define_snapshots(module);
 
   nb::class_<ProgramHandle>(module, "Program", "A checked program.")
       .def_static("from_file", &ProgramHandle::from_file, nb::arg("path"),
@@ -40,7 +43,12 @@ NB_MODULE(_C, module) {
            nb::sig("def session(self, arenas: dict[str, typing.Any], keep: "
                    "bool, scratch_from: Session | None) -> Session"),
            "Allocates or borrows the arenas and gives them their initial "
-           "values.");
+           "values.")
+      .def("blank_snapshot", &ProgramHandle::blank_snapshot,
+           "A snapshot of zeros.")
+      .def("nbytes", &ProgramHandle::nbytes, "Size of the program's file.")
+      .def("read", &ProgramHandle::read, nb::arg("offset"), nb::arg("size"),
+           "Bytes of the program's file.");
 
   nb::class_<SessionHandle>(module, "Session",
                             "Arenas and the methods loaded over them.")
@@ -60,6 +68,18 @@ NB_MODULE(_C, module) {
            "Names of the loaded methods, in the order of the file.")
       .def("reset", &SessionHandle::reset, nb::arg("arena") = nb::none(),
            nb::arg("slot") = nb::none(), "Gives initial values again.")
+      .def("snapshot", &SessionHandle::snapshot, nb::arg("into").none(),
+           "Copies the state, into the memory of another snapshot or a new "
+           "one.")
+      .def("restore", &SessionHandle::restore, nb::arg("snapshot"),
+           nb::arg("arenas"), "Gives arenas the state of a snapshot.")
+      .def("fork", &SessionHandle::fork, nb::arg("copy_on_write"),
+           "A session of equal state.")
+      .def("write", &SessionHandle::write, nb::arg("file"), nb::arg("path"),
+           nb::arg("head"), nb::arg("slots"),
+           nb::sig("def write(self, file: int, path: str, head: bytes, slots: "
+                   "collections.abc.Sequence[tuple[str, str]]) -> None"),
+           "Writes the head of an open file and the bytes of slots behind it.")
       .def("slot_tensor", &SessionHandle::slot_tensor, nb::arg("arena"),
            nb::arg("slot"),
            nb::sig("def slot_tensor(self, arena: str, slot: str) -> "

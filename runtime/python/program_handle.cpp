@@ -94,6 +94,25 @@ nb::object ProgramHandle::metadata(const std::string& method) const {
   return metadata_of(program_, method);
 }
 
+uint64_t ProgramHandle::nbytes() const {
+  const Result<size_t> size = program_->loader().size();
+  if (!size.ok()) {
+    raise_runtime_error("size of the program", size.error());
+  }
+  return *size;
+}
+
+nb::bytes ProgramHandle::read(uint64_t offset, size_t size) const {
+  using executorch::runtime::DataLoader;
+  const auto bytes = program_->loader().load(
+      offset, size,
+      DataLoader::SegmentInfo(DataLoader::SegmentInfo::Type::Program));
+  if (!bytes.ok()) {
+    raise_runtime_error("reading the program", bytes.error());
+  }
+  return nb::bytes(bytes->data(), bytes->size());
+}
+
 std::shared_ptr<SessionHandle> ProgramHandle::session(
     const nb::dict& arenas, bool keep,
     const std::shared_ptr<SessionHandle>& scratch_from) const {

@@ -1,5 +1,6 @@
 #include "raising.h"
 
+#include <cerrno>
 #include <cstdint>
 #include <cstdio>
 
@@ -63,6 +64,12 @@ void raise_index_error(const std::string& message) {
 
 void raise_memory_error(const std::string& message) {
   PyErr_SetString(PyExc_MemoryError, message.c_str());
+  throw nb::python_error();
+}
+
+void raise_os_error(int error, nb::handle path) {
+  errno = error;
+  PyErr_SetFromErrnoWithFilenameObject(PyExc_OSError, path.ptr());
   throw nb::python_error();
 }
 

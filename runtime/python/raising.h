@@ -37,6 +37,9 @@ namespace pte_arenas {
 [[noreturn]] void raise_index_error(const std::string& message);
 [[noreturn]] void raise_memory_error(const std::string& message);
 
+/// OSError, or the class of its that is for an errno.
+[[noreturn]] void raise_os_error(int error, nanobind::handle path);
+
 /// RuntimeError with a sentence of its own.
 [[noreturn]] void raise_runtime_error(const std::string& message);
 

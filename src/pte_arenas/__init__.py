@@ -5,7 +5,16 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from pte_arenas.errors import ArenaError, InvalidProgramError
+from pte_arenas.errors import (
+    ArenaError,
+    DamagedStateError,
+    InvalidProgramError,
+    MissingSlotError,
+    OtherProgramError,
+    SlotMismatchError,
+    StateFileError,
+    UnknownSlotError,
+)
 
 if TYPE_CHECKING:
     from pte_arenas.adopter import adopt
@@ -79,6 +88,12 @@ __all__ = [
     "InitialData",
     "ArenaError",
     "InvalidProgramError",
+    "StateFileError",
+    "DamagedStateError",
+    "OtherProgramError",
+    "MissingSlotError",
+    "UnknownSlotError",
+    "SlotMismatchError",
 ]
 
 

@@ -20,3 +20,27 @@ class InvalidProgramError(ValueError):
 
     def __reduce__(self) -> tuple[type["InvalidProgramError"], tuple[str, str]]:
         return type(self), (self.where, self.message)
+
+
+class StateFileError(ArenaError):
+    """A state file that does not fit; nothing of the session has changed."""
+
+
+class DamagedStateError(StateFileError):
+    """No state file, or one that is damaged or truncated."""
+
+
+class OtherProgramError(StateFileError):
+    """A state file of another program."""
+
+
+class MissingSlotError(StateFileError):
+    """A state file without a slot that the session has."""
+
+
+class UnknownSlotError(StateFileError):
+    """A state file with a slot that the program does not have."""
+
+
+class SlotMismatchError(StateFileError):
+    """A state file with a slot of another dtype, other sizes or another dim order."""

@@ -3,20 +3,40 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[Path]:
+def replacing(path: Path, *, durable: bool = False) -> Iterator[Path]:
     """Gives a path beside `path` to write to, which takes the place of `path` at the end.
 
     Where the block raises, what was at `path` stays there and nothing else is left.
+
+    Args:
+        path: Of the file to replace or to make.
+        durable: Whether the file is to be on the disk at the end, and what was at `path` until
+            then, whatever happens to the process or the machine.
     """
-    sibling = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    # Threads may save to one path, too.
+    sibling = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_native_id()}.tmp")
     try:
         yield sibling
+        if durable:
+            _sync(sibling)
         sibling.replace(path)
+        if durable:
+            _sync(path.parent)
     finally:
         sibling.unlink(missing_ok=True)
+
+
+def _sync(path: Path) -> None:
+    """Waits until a file, or the names in a folder, are on the disk."""
+    file = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)

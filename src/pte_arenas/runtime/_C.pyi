@@ -71,6 +71,12 @@ class MethodMeta:
 
     def __repr__(self) -> str: ...
 
+class Snapshot:
+    """The state of a session at one moment."""
+
+    def read(self, file: int, path: str, slots: Sequence[tuple[str, str, int]]) -> bool:
+        """Fills slots from an open file: arena, slot, offset. Tells whether it has them all."""
+
 class Program:
     """A checked program."""
 
@@ -94,6 +100,15 @@ class Program:
     def session(self, arenas: dict[str, Any], keep: bool, scratch_from: Session | None) -> Session:
         """Allocates or borrows the arenas and gives them their initial values."""
 
+    def blank_snapshot(self) -> Snapshot:
+        """A snapshot of zeros."""
+
+    def nbytes(self) -> int:
+        """Size of the program's file."""
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Bytes of the program's file."""
+
 class Session:
     """Arenas and the methods loaded over them."""
 
@@ -111,6 +126,18 @@ class Session:
 
     def reset(self, arena: str | None = None, slot: str | None = None) -> None:
         """Gives initial values again."""
+
+    def snapshot(self, into: Snapshot | None) -> Snapshot:
+        """Copies the state, into the memory of another snapshot or a new one."""
+
+    def restore(self, snapshot: Snapshot, arenas: Sequence[str]) -> None:
+        """Gives arenas the state of a snapshot."""
+
+    def fork(self, copy_on_write: bool) -> Session:
+        """A session of equal state."""
+
+    def write(self, file: int, path: str, head: bytes, slots: Sequence[tuple[str, str]]) -> None:
+        """Writes the head of an open file and the bytes of slots behind it."""
 
     def slot_tensor(self, arena: str, slot: str) -> torch.Tensor:
         """A view of a slot, which keeps the session alive."""

@@ -9,7 +9,7 @@ A drop-in for `executorch.runtime` where methods share state:
     session.arena("state")["context"].tensor
 """
 
-from pte_arenas.runtime._C import Method, MethodMeta, TensorInfo
+from pte_arenas.runtime._C import Method, MethodMeta, Snapshot, TensorInfo
 from pte_arenas.runtime.program import Program, load_program
 from pte_arenas.runtime.session import Session
 from pte_arenas.runtime.views import ArenaView, SlotView
@@ -20,6 +20,7 @@ __all__ = [
     "MethodMeta",
     "TensorInfo",
     "Session",
+    "Snapshot",
     "Method",
     "ArenaView",
     "SlotView",

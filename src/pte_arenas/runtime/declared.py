@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -11,8 +12,11 @@ if TYPE_CHECKING:
     from pte_arenas.runtime import _C
 
 
+_STEP = 8 << 20  # bytes hashed at once
+
+
 class Declared:
-    """Names and arenas of a program.
+    """Names, arenas and hash of a program.
 
     Attributes:
         method_names: In the order of the file.
@@ -30,3 +34,20 @@ class Declared:
             for arena in self._program.arenas()
         )
         return {arena.name: arena for arena in arenas}
+
+    @cached_property
+    def sha256(self) -> str:
+        """SHA-256 of the program's file, in hexadecimal.
+
+        What `sha256sum` says of it; of all of it, since state of other weights is another
+        program's. Takes time in proportion to the file, and so is made when it is first asked for.
+        """
+        digest = hashlib.sha256()
+        nbytes = self._program.nbytes()
+        for offset in range(0, nbytes, _STEP):
+            digest.update(self._program.read(offset, min(_STEP, nbytes - offset)))
+        return digest.hexdigest()
+
+    def blank_snapshot(self) -> _C.Snapshot:
+        """A snapshot of the program that is all zeros."""
+        return self._program.blank_snapshot()

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pte_arenas.errors import ArenaError
 from pte_arenas.runtime.names import check_name
+from pte_arenas.runtime.saved_state import load_state, save_state
 from pte_arenas.runtime.views import ArenaView
 
 if TYPE_CHECKING:
+    from pte_arenas.layout import ArenaLayout
     from pte_arenas.runtime import _C
     from pte_arenas.runtime.declared import Declared
 
@@ -84,6 +88,105 @@ class Session:
                 names = [known.fqn for known in self._declared.arenas[arena].slots]
                 check_name(f"a slot of arena '{arena}'", slot, names)
         self._session.reset(arena, slot)
+
+    def snapshot(self, reuse: _C.Snapshot | None = None) -> _C.Snapshot:
+        """Copies the state; scratch arenas are no part of it.
+
+        Args:
+            reuse: A snapshot that is not needed any more: its memory is used again, it becomes the
+                new one.
+
+        Raises:
+            MemoryError: There is no memory for it.
+        """
+        return self._session.snapshot(reuse)
+
+    def restore(self, snapshot: _C.Snapshot, arenas: Sequence[str] | None = None) -> None:
+        """Makes the state what it was at a snapshot.
+
+        Args:
+            snapshot: Of any session of the same loaded program.
+            arenas: Names of the state arenas to restore, if not all.
+
+        Raises:
+            ArenaError: There is no such state arena, or the snapshot is of another program.
+        """
+        self._session.restore(snapshot, [arena.name for arena in self._state_arenas(arenas)])
+
+    def fork(self, *, copy_on_write: bool = False) -> Session:
+        """Makes a session of the same program whose state equals this one's.
+
+        From then on they are independent. The new session loads methods afresh: a mutable buffer
+        that no arena holds is private to a method and starts from its initial value there.
+
+        Args:
+            copy_on_write: Copies a page only when one of the sessions writes it, where the system
+                can (Linux). Forks then cost little and the first writes after them more.
+
+        Raises:
+            MemoryError: There is no memory for the arenas.
+        """
+        return Session(self._session.fork(copy_on_write), self._declared)
+
+    def save(self, path: str | os.PathLike[str], arenas: Sequence[str] | None = None) -> None:
+        """Writes the state to a `.safetensors` file, one tensor per slot; see docs/state.md.
+
+        The file is written beside `path` and takes its place when it is on the disk: `path` always
+        is a whole file, the old one or the new one.
+
+        Args:
+            path: Of the file to make or to replace.
+            arenas: Names of the state arenas to save, if not all.
+
+        Raises:
+            ArenaError: There is no such state arena, or a slot has a dtype that such files do not
+                know.
+            OSError: The file cannot be written.
+        """
+        save_state(self._session, self._declared, Path(path), self._state_arenas(arenas))
+
+    def load(
+        self,
+        path: str | os.PathLike[str],
+        arenas: Sequence[str] | None = None,
+        *,
+        allow_other_program: bool = False,
+    ) -> None:
+        """Makes the state what `save` wrote. Where it raises, nothing has changed.
+
+        Args:
+            path: Of the file.
+            arenas: Names of the state arenas to load, if not all; the file may have others.
+            allow_other_program: Whether the file may be of another program, such as one with other
+                weights or another plan. Names, dtypes, sizes and dim orders of slots must fit all
+                the same.
+
+        Raises:
+            ArenaError: There is no such state arena.
+            StateFileError: The file does not fit; each way has a class of its own.
+            OSError: The file cannot be read.
+        """
+        load_state(
+            self._session,
+            self._declared,
+            Path(path),
+            self._state_arenas(arenas),
+            allow_other_program=allow_other_program,
+        )
+
+    def _state_arenas(self, names: Sequence[str] | None) -> list[ArenaLayout]:
+        known = {
+            name: arena
+            for name, arena in self._declared.arenas.items()
+            if arena.lifetime == "state"
+        }
+        if names is None:
+            return list(known.values())
+        if isinstance(names, str):
+            raise TypeError(f"expected a list of names of arenas but found the str {names!r}")
+        for name in names:
+            check_name("a state arena", name, known)
+        return [known[name] for name in dict.fromkeys(names)]
 
     def __repr__(self) -> str:
         loaded = ", ".join(self._session.loaded_methods())
