@@ -225,7 +225,8 @@ REFUSED = [
         "external data",
         external,
         f"{READ}[1].extra_tensor_info.location: expected initial values inside the program but "
-        "found them in a data file under 'steps'; export without external_mutable_weights",
+        "found them in a data file under 'steps'; export without external_mutable_weights "
+        "and external_constants",
     ),
     refused(
         "another list of segments",

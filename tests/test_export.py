@@ -725,6 +725,31 @@ def test_initial_values_are_those_at_the_export() -> None:
     _same(_run(exported).execute("get", ()), torch.full((2, 2), 5.0))
 
 
+def test_state_that_a_call_has_left_with_gradients() -> None:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            torch.manual_seed(0)
+            self.linear = nn.Linear(2, 2)
+            self.scale = self.linear.weight.sum() * 1  # requires grad, and is no leaf
+            self.register_buffer("h", torch.zeros(1, 2))
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.h.copy_(torch.tanh(self.linear(x) + self.h))
+            return self.h * self.scale
+
+    x = torch.ones(1, 2, requires_grad=True)
+    module = Net()
+    module(x)
+    assert module.h.requires_grad
+    exported = pa.export({"forward": pa.EntryPoint(module, (x,))}, [pa.Arena("s", ["h"])])
+    assert module.h.requires_grad
+    session = _run(exported)
+    for _ in range(2):
+        (have,) = session.execute("forward", (x.detach(),))
+        torch.testing.assert_close(have, module(x).detach(), rtol=1e-6, atol=1e-6)
+
+
 @pytest.mark.parametrize("outer", ["grad", "no_grad"])
 def test_grad_mode_of_the_caller_does_not_matter(outer: str) -> None:
     class Trained(nn.Module):

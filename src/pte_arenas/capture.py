@@ -79,13 +79,12 @@ class ModuleCopies:
                 self._memo.setdefault(
                     id(parameter), torch.nn.Parameter(parameter.detach(), requires_grad=False)
                 )
-        for buffer in module._buffers.values():
-            if buffer is not None:
-                self._memo[id(buffer)] = self._replacements.get(id(buffer), buffer)
-        for value in vars(module).values():
+        for value in (module._buffers, *vars(module).values()):
             for leaf in pytree.tree_leaves(value):
-                if isinstance(leaf, torch.Tensor):
-                    self._memo.setdefault(id(leaf), leaf)
+                if isinstance(leaf, torch.Tensor) and id(leaf) not in self._memo:
+                    # A call that recorded gradients leaves buffers that require them.
+                    own = leaf.detach() if leaf.requires_grad else leaf
+                    self._memo[id(leaf)] = self._replacements.get(id(leaf), own)
 
     def _copy(self, value: Any) -> Any:
         if isinstance(value, types.MethodType) and id(value.__self__) in self._memo:

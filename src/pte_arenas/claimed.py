@@ -130,7 +130,8 @@ def _check_location(where: str, name: str, index: int, extra: Any) -> None:
     if extra.Location() == TensorDataLocation.EXTERNAL:
         raise ArenaError(
             f"{where}.location: expected initial values inside the program but found them in a "
-            f"data file under {quoted(name)}; export without external_mutable_weights"
+            f"data file under {quoted(name)}; export without external_mutable_weights "
+            f"and external_constants"
         )
     if index and (segments := extra.MutableDataSegmentsIdx()):
         raise ArenaError(

@@ -188,16 +188,16 @@ class ET_ARENAS_API Session final {
    * of the program.
    *
    * @param[in] snapshot See there.
-   * @param[in] arenas Names of the state arenas to restore, if not all.
    *
    * @retval Error::InvalidArgument The snapshot is of another program. Nothing
    *     changes.
-   * @retval Error::NotFound No state arena has this name. Nothing changes.
    * @retval Error::InvalidState Another call uses the session.
    * @returns Errors of a device's copy function, after which arenas may be
    *     partly restored.
    */
   runtime::Error restore(const Snapshot& snapshot);
+  /// The same for some state arenas only, by their names.
+  /// @retval Error::NotFound No state arena has this name. Nothing changes.
   runtime::Error restore(const Snapshot& snapshot,
                          runtime::Span<const std::string_view> arenas);
 
