@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 
-import rich
+from rich.console import Console
 from rich.table import Table
 
 UNITS = {
@@ -63,7 +63,7 @@ def show(rows: Sequence[Row], title: str | None = None) -> None:
             "" if row.spread is None else f"{row.spread[0]:.3g} to {row.spread[1]:.3g}",
             "" if row.goal is None else f"≤ {row.goal:g}",
         )
-    rich.print(table)
+    Console(width=150).print(table)
 
 
 def _number(value: float, unit: str) -> str:
