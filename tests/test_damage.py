@@ -22,6 +22,7 @@ from pte_arenas.wire.Program import Program
 DAMAGED = "program: expected a well-formed ExecuTorch program but found damaged or truncated data"
 SOUND = file_with({})
 PROGRAM_SIZE, SEGMENT_BASE = struct.unpack_from("<QQ", SOUND, 16)
+PROGRAM = Program.GetRootAs(SOUND)
 OURS = {"ProgramArenas", "ProgramArena", "ArenaSlot", "ArenaBinding"}
 
 
@@ -52,6 +53,28 @@ def test_sizes_of_the_header_that_wrap_are_refused(field: int, size: int) -> Non
     assert agreed(patched(field, struct.pack("<Q", size))) == DAMAGED
 
 
+def field_at(table: Any, number: int) -> int:
+    """Where the offset of a field of a table stands."""
+    position: int = table._tab.Pos + table._tab.Offset(4 + 2 * number)
+    return position
+
+
+@pytest.mark.parametrize(
+    "position",
+    [
+        pytest.param(field_at(PROGRAM.MutableDataSegments(0), 1), id="mutable_data_segments"),
+        pytest.param(field_at(PROGRAM.ExecutionPlan(0), 8), id="non_const_buffer_sizes"),
+    ],
+)
+def test_numbers_of_64_bits_where_they_cannot_be_read_are_refused(position: int) -> None:
+    """FlatBuffers' verifier lets such vectors pass; found by fuzzing."""
+    (offset,) = struct.unpack_from("<I", SOUND, position)
+    length = position + offset
+    assert length % 8 == 4
+    assert struct.unpack_from("<I", SOUND, length + 4) == (0,)  # a length that fits
+    assert agreed(patched(position, struct.pack("<I", offset + 4))) == DAMAGED
+
+
 def tables(owner: Any) -> Iterator[tuple[int, str]]:
     """Position and type of a table and of every table that it refers to."""
     yield owner._tab.Pos, type(owner).__name__
@@ -67,7 +90,7 @@ def tables(owner: Any) -> Iterator[tuple[int, str]]:
                 yield from tables(child)
 
 
-TABLES = dict(tables(Program.GetRootAs(SOUND)))
+TABLES = dict(tables(PROGRAM))
 
 
 def last_table_end() -> int:

@@ -26,6 +26,42 @@ const Table* as(const void* table) {
   return static_cast<const Table*>(table);
 }
 
+/// FlatBuffers' verifier looks at the alignment of a vector's length only.
+template <typename T>
+bool is_aligned(const flatbuffers::Vector<T>* vector) {
+  return vector == nullptr ||
+         reinterpret_cast<uintptr_t>(vector->Data()) % sizeof(T) == 0;
+}
+
+bool are_aligned(const wire::ExecutionPlan& plan) {
+  if (!is_aligned(plan.non_const_buffer_sizes())) {
+    return false;
+  }
+  for (size_t v = 0; v < size_of(plan.values()); ++v) {
+    const wire::IntList* list = plan.values()->Get(v)->val_as_IntList();
+    if (list != nullptr && !is_aligned(list->items())) {
+      return false;
+    }
+  }
+  return true;
+}
+
+/// Vectors of 64-bit numbers, as far as they are read here.
+bool are_aligned(const wire::Program& program) {
+  for (size_t m = 0; m < size_of(program.execution_plan()); ++m) {
+    if (!are_aligned(*program.execution_plan()->Get(m))) {
+      return false;
+    }
+  }
+  for (size_t i = 0; i < size_of(program.mutable_data_segments()); ++i) {
+    if (!is_aligned(program.mutable_data_segments()->Get(i)->offsets())) {
+      return false;
+    }
+  }
+  return program.constant_segment() == nullptr ||
+         is_aligned(program.constant_segment()->offsets());
+}
+
 bool is_in_place(std::string_view operator_name) {
   const size_t size = operator_name.size();
   return size > 1 && operator_name[size - 1] == '_' &&
@@ -59,9 +95,11 @@ ProgramReader ProgramReader::verify(runtime::Span<const uint8_t> program) {
   // many times over cannot take more than linear time.
   options.max_tables = static_cast<flatbuffers::uoffset_t>(program.size() / 4);
   flatbuffers::Verifier verifier(program.data(), program.size(), options);
-  return ProgramReader(wire::VerifyProgramBuffer(verifier)
-                           ? wire::GetProgram(program.data())
-                           : nullptr);
+  if (!wire::VerifyProgramBuffer(verifier)) {
+    return ProgramReader(nullptr);
+  }
+  const wire::Program* root = wire::GetProgram(program.data());
+  return ProgramReader(are_aligned(*root) ? root : nullptr);
 }
 
 size_t ProgramReader::num_segments() const {

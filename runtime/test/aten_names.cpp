@@ -1,7 +1,6 @@
 // Compiled with the ATen variant: source code that says nothing of variants
 // means this one.
 
-#include <executorch/extension/arenas/bind_arenas.h>
 #include <executorch/extension/arenas/session.h>
 
 #include <type_traits>
@@ -12,7 +11,6 @@ namespace arenas = executorch::extension::arenas;
 
 static_assert(std::is_same_v<arenas::Session, arenas::aten::Session>);
 static_assert(std::is_same_v<arenas::ArenaProgram, arenas::aten::ArenaProgram>);
-static_assert(&arenas::bind_arenas == &arenas::aten::bind_arenas);
 static_assert(
     std::is_same_v<decltype(arenas::SlotInfo::scalar_type), c10::ScalarType>);
 
