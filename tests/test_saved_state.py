@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import json
 import signal
 import subprocess
 import sys
@@ -160,14 +161,50 @@ def test_another_plan_of_the_same_slots_fits(tmp_path: Path) -> None:
 def test_what_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     session = counter().session()
     missing = tmp_path / "missing" / "s.safetensors"
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(FileNotFoundError) as error:
         session.save(missing)
+    assert error.value.filename == str(missing)
     with pytest.raises(FileNotFoundError):
         session.load(missing)
     (tmp_path / "folder").mkdir()
     with pytest.raises(IsADirectoryError):
         session.save(tmp_path / "folder")
     assert [path.name for path in tmp_path.iterdir()] == ["folder"]
+
+
+def test_a_link_stays_a_link(tmp_path: Path) -> None:
+    session, link, target = stepped(), tmp_path / "link", tmp_path / "target"
+    link.symlink_to("target")
+    session.save(link)
+    assert link.is_symlink() and target.is_file()
+    other = mixed().session()
+    other.load(link)
+    assert_same(state(other), state(session))
+
+
+def test_bools_are_0_or_1(tmp_path: Path) -> None:
+    path, session = tmp_path / "s", stepped()
+    session.save(path)
+    raw = bytearray(path.read_bytes())
+    begin = 8 + int.from_bytes(raw[:8], "little")
+    (first, _) = json.loads(raw[8:begin])["flags"]["data_offsets"]
+    raw[begin + first + 1] = 7
+    path.write_bytes(raw)
+    before = state(session)
+    with pytest.raises(pa.DamagedStateError) as error:
+        session.load(path)
+    assert str(error.value) == (f"{path}: slot 'flags': expected bools of 0 or 1 but found 7")
+    assert_same(state(session), before)
+
+
+def test_what_is_no_snapshot_or_session_is_refused() -> None:
+    session = counter().session()
+    with pytest.raises(TypeError, match=r"^expected a snapshot but found NoneType$"):
+        session.restore(None)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"^scratch_from: expected a session but found str$"):
+        counter().session(scratch_from="x")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"^arenas: expected a dict of memory by name"):
+        counter().session(arenas=[b""])  # type: ignore[arg-type]
 
 
 WRITER = """

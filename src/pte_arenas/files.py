@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 from collections.abc import Iterator
@@ -13,22 +14,33 @@ from pathlib import Path
 def replacing(path: Path, *, durable: bool = False) -> Iterator[Path]:
     """Gives a path beside `path` to write to, which takes the place of `path` at the end.
 
-    Where the block raises, what was at `path` stays there and nothing else is left.
+    Where the block raises, what was at `path` stays there and nothing else is left. A symbolic link
+    stays one: the file that it leads to is replaced.
 
     Args:
         path: Of the file to replace or to make.
         durable: Whether the file is to be on the disk at the end, and what was at `path` until
             then, whatever happens to the process or the machine.
+
+    Raises:
+        OSError: The file cannot be written; it names `path`.
     """
+    target = path.resolve()
+    if target.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     # Threads may save to one path, too.
-    sibling = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_native_id()}.tmp")
+    sibling = target.with_name(f".{target.name}.{os.getpid()}.{threading.get_native_id()}.tmp")
     try:
         yield sibling
         if durable:
             _sync(sibling)
-        sibling.replace(path)
+        sibling.replace(target)
         if durable:
-            _sync(path.parent)
+            _sync(target.parent)
+    except OSError as error:
+        if error.filename == str(sibling):
+            error.filename, error.filename2 = str(path), None
+        raise
     finally:
         sibling.unlink(missing_ok=True)
 

@@ -179,6 +179,14 @@ class Program:
             TypeError, ValueError: What is borrowed is no writable contiguous memory, or an option
                 has no value that delegates take.
         """
+        if not isinstance(arenas, (Mapping, type(None))):
+            raise TypeError(
+                f"arenas: expected a dict of memory by name but found {type(arenas).__name__}"
+            )
+        if not isinstance(scratch_from, (Session, type(None))):
+            raise TypeError(
+                f"scratch_from: expected a session but found {type(scratch_from).__name__}"
+            )
         borrowed = dict(arenas or {})
         for name in borrowed:
             check_name("an arena", name, self._declared.arenas)

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from pte_arenas.errors import ArenaError
 from pte_arenas.files import replacing
+from pte_arenas.runtime import _C
 from pte_arenas.runtime.names import check_name
 from pte_arenas.runtime.saved_state import load_state, save_state
 from pte_arenas.runtime.views import ArenaView
 
 if TYPE_CHECKING:
     from pte_arenas.layout import ArenaLayout
-    from pte_arenas.runtime import _C
     from pte_arenas.runtime.declared import Declared
 
 
@@ -154,6 +154,8 @@ class Session:
         Raises:
             ArenaError: There is no such state arena, or the snapshot is of another program.
         """
+        if not isinstance(snapshot, _C.Snapshot):
+            raise TypeError(f"expected a snapshot but found {type(snapshot).__name__}")
         self._session.restore(snapshot, [arena.name for arena in self._state_arenas(arenas)])
 
     def fork(self, *, copy_on_write: bool = False) -> Session:
