@@ -141,7 +141,7 @@ cpp-threads: googletest
 
 # What it finds is left in build/fuzz as crash-*. Longer: make fuzz FUZZ_RUNS=100000000
 FUZZ_RUNS ?= 200000
-FUZZ := -seed=1 -max_len=16384 -timeout=10 -artifact_prefix=build/fuzz/ -verbosity=0 -print_final_stats=1
+FUZZ := -seed=1 -max_len=16384 -timeout=10 -artifact_prefix=build/fuzz/ -verbosity=0 -print_funcs=0 -print_final_stats=1
 fuzz: export ASAN_OPTIONS := allocator_may_return_null=1
 
 fuzz: $(VENV)/.installed

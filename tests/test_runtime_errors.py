@@ -305,15 +305,15 @@ def test_a_method_that_refers_to_nothing_is_named() -> None:
         program.load_method("forward")
     assert (caught.value.where, caught.value.message) == (
         "execution_plan[0].chains[0].instructions[0]",
-        "expected an instruction over values, operators and delegates of the plan",
+        "expected an instruction over values, named operators and delegates of the plan",
     )
 
 
 def test_a_method_that_only_executorch_refuses_is_named() -> None:
-    def no_name(plan: Any) -> None:
-        plan.operators[plan.chains[0].instructions[0].instr_args.op_index].name = None
+    def more_dimensions(plan: Any) -> None:
+        plan.values[plan.inputs[0]].val.sizes = [1, 1, 2]
 
-    program = load_program(damaged(no_name))
+    program = load_program(damaged(more_dimensions))
     with pytest.raises(pa.InvalidProgramError) as caught:
         program.load_method("forward")
     assert (caught.value.where, caught.value.message) == (

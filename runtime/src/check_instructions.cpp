@@ -10,6 +10,10 @@ namespace {
 
 using runtime::Error;
 
+// For the name of an operator with its overload, in ExecuTorch 1.5.1
+// (kTempBufferSizeForName).
+constexpr size_t kNameBufferSize = 100;
+
 /// What the instructions of a plan refer to.
 class InstructionCheck {
  public:
@@ -24,8 +28,7 @@ class InstructionCheck {
     switch (instruction.instr_args_type()) {
       case wire::InstructionArguments::KernelCall: {
         const auto& call = *instruction.instr_args_as_KernelCall();
-        return is_below(call.op_index(), size_of(plan_.operators())) &&
-               are_values(call.args());
+        return is_operator(call.op_index()) && are_values(call.args());
       }
       case wire::InstructionArguments::DelegateCall: {
         const auto& call = *instruction.instr_args_as_DelegateCall();
@@ -51,6 +54,20 @@ class InstructionCheck {
   }
 
  private:
+  /// ExecuTorch forgets that it could not look up a name, and then calls what
+  /// it has not found.
+  bool is_operator(int32_t index) const {
+    if (!is_below(index, size_of(plan_.operators()))) {
+      return false;
+    }
+    const wire::Operator& op =
+        *plan_.operators()->Get(static_cast<flatbuffers::uoffset_t>(index));
+    const size_t overload = size_of(op.overload());
+    const size_t with_dot = overload == 0 ? 0 : overload + 1;
+    return op.name() != nullptr &&
+           op.name()->size() + with_dot < kNameBufferSize;
+  }
+
   bool are_values(const flatbuffers::Vector<int32_t>* indices) const {
     for (size_t i = 0; i < size_of(indices); ++i) {
       if (!is_below(indices->Get(i), size_of(plan_.values()))) {
@@ -82,8 +99,8 @@ runtime::Error check_instructions(const ProgramReader& program, size_t plan,
         write_path(finding, "execution_plan[", uint64_t{plan}, "].chains[",
                    uint64_t{c}, "].instructions[", uint64_t{i}, "]");
         return refuse(finding,
-                      "expected an instruction over values, operators and "
-                      "delegates of the plan");
+                      "expected an instruction over values, named operators "
+                      "and delegates of the plan");
       }
     }
   }

@@ -56,7 +56,7 @@ void set_instruction(wire::ExecutionPlanT& plan, Arguments arguments) {
 
 constexpr char kInstruction[] =
     "execution_plan[0].chains[0].instructions[0]: expected an instruction over "
-    "values, operators and delegates of the plan";
+    "values, named operators and delegates of the plan";
 
 TEST(CheckMethodTest, AcceptsWhatIsThere) {
   EXPECT_EQ(verdict([](wire::ExecutionPlanT& plan) {
@@ -250,6 +250,19 @@ TEST(CheckMethodTest, RefusesInstructionsOverNothing) {
               set_instruction(plan, std::move(call));
             }),
             kInstruction);
+}
+
+TEST(CheckMethodTest, RefusesOperatorsThatExecuTorchCannotLookUp) {
+  const auto named = [](const std::string& name, const std::string& overload) {
+    return verdict([&](wire::ExecutionPlanT& plan) {
+      plan.operators[0]->name = name;
+      plan.operators[0]->overload = overload;
+    });
+  };
+  EXPECT_EQ(named("", "out"), kInstruction);
+  EXPECT_EQ(named(std::string(95, 'x'), "out"), "");
+  EXPECT_EQ(named(std::string(96, 'x'), "out"), kInstruction);
+  EXPECT_EQ(named("aten::add", std::string(90, 'x')), kInstruction);
 }
 
 }  // namespace
