@@ -292,7 +292,7 @@ def test_etdump_of_values_that_do_not_fit(tmp_path: Path) -> None:
         pytest.param(
             {"Xnnpack": {}},
             pa.ArenaError,
-            "expected the name of a backend but found 'Xnnpack'; did you mean 'XnnpackBackend'?",
+            "expected the name of a backend but found 'Xnnpack'; did you mean 'XnnpackBackend'",
             id="backend",
         ),
         pytest.param(
@@ -327,4 +327,4 @@ def test_etdump_of_values_that_do_not_fit(tmp_path: Path) -> None:
 def test_backend_options_that_cannot_be(options: Any, error: Any, message: str) -> None:
     with pytest.raises(error) as raised:
         load_program(_plain()).session(backend_options=options)
-    assert str(raised.value) == message
+    assert str(raised.value).startswith(message)  # other backends may be registered too
