@@ -127,6 +127,15 @@ class LiveResults(nn.Module):
         self.a.sub_(1.0)
         return y
 
+    def fed(self, x: Tensor) -> Tensor:
+        y = torch.cond(x.sum() > 0, lambda x, a: x + a, lambda x, a: x - a, (x, self.a))
+        return torch.cond(
+            x.sum() > 1,
+            lambda x, y: ((x + 1) * (x + 2)).relu() + y,
+            lambda x, y: ((x - 1) * x).abs() * y,
+            (x, y),
+        )
+
 
 class Scanned(nn.Module):
     """State as the carry and as a constant of a scan, and inside a map."""
@@ -215,12 +224,12 @@ MODELS = {
     ),
     "live results": Model(
         LiveResults,
-        {"two": (torch.ones(2),), "inner": (torch.ones(2),)},
+        dict.fromkeys(("two", "inner", "fed"), (torch.ones(2),)),
         repeated(
             *(
                 (name, (torch.full((2,), value),))
                 for value in (1.0, -1.0, 0.4, 2.0)
-                for name in ("two", "inner")
+                for name in ("two", "inner", "fed")
             )
         ),
     ),

@@ -43,7 +43,7 @@ def check_bodies(method: str, program: ExportedProgram) -> None:
 
 
 def keep_results(module: GraphModule, insert_copy: Callable[[Node], Node]) -> None:
-    """Copies results of `torch.cond` that are needed after more control flow, in place.
+    """Copies results of `torch.cond` that more control flow, or what follows it, needs, in place.
 
     Args:
         module: A method in the edge dialect; its branches and bodies are treated as well.
@@ -55,7 +55,7 @@ def keep_results(module: GraphModule, insert_copy: Callable[[Node], Node]) -> No
         for flow, later in itertools.pairwise(flows):
             results = list(flow.users) if flow.target is _COND else []
             for result in results:
-                readers = [user for user in result.users if order[user] > order[later]]
+                readers = [user for user in result.users if order[user] >= order[later]]
                 if readers:
                     flow.append(result)  # partitioners move it to its readers
                     with each.graph.inserting_after(result):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 import torch
@@ -207,8 +207,8 @@ def _separate_results(
         value = results[index]
         if not isinstance(value, Node):
             continue
-        source: Any = value.args[0] if value.target in _WRITES else value
-        base = _base(source)
+        source = _base(value, _WRITES)
+        base = _base(source, (*_VIEWS, *_WRITES))
         if spec.kind is OutputKind.BUFFER_MUTATION:
             clash = base.op == "placeholder" or source in taken
         else:
@@ -225,8 +225,8 @@ def _separate_results(
     output.args = (tuple(results),)
 
 
-def _base(node: Any) -> Any:
-    while node.op == "call_function" and node.target in _VIEWS:
+def _base(node: Any, through: Iterable[Any]) -> Any:
+    while node.op == "call_function" and node.target in through:
         node = node.args[0]
     return node
 
