@@ -11,8 +11,9 @@ from pathlib import Path
 import executorch
 import pytest
 import torch
-from executorch.exir import to_edge_transform_and_lower
+from executorch.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
 from executorch.exir.backend.test.device_util import DeviceAwarePartitioner
+from executorch.exir.passes.propagate_device_config import PropagateDeviceConfig
 from torch import Tensor, nn
 
 import pte_arenas as pa
@@ -105,6 +106,22 @@ print(json.dumps({"seen": [tensor.tolist() for tensor in seen], "message": messa
 """
 
 
+REFUSED = """
+import ctypes, sys, warnings
+warnings.simplefilter("ignore")
+import torch
+import pte_arenas as pa
+from pte_arenas.runtime import load_program
+ctypes.CDLL(sys.argv[1])
+session = load_program(sys.argv[2]).session()
+for _ in range(2):
+    try:
+        session.execute("forward", (torch.ones(4),))
+    except pa.ArenaError as error:
+        print(error)
+"""
+
+
 def test_gives_eagers_results(path: Path, device: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", CALLS, device, path], capture_output=True, text=True, check=False
@@ -121,6 +138,34 @@ def test_gives_eagers_results(path: Path, device: Path) -> None:
     assert answer["message"] == (
         "slot 'k': expected an arena on cpu for a view but found cuda:0: copy with clone() and "
         "copy_from()"
+    )
+
+
+@pytest.mark.parametrize("place", ["input 0", "output 0"])
+def test_refuses_inputs_and_outputs_on_a_device(place: str, device: Path, tmp_path: Path) -> None:
+    class Stateless(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x + x
+
+    config = ExecutorchBackendConfig(
+        enable_non_cpu_memory_planning=True,
+        propagate_device_config=PropagateDeviceConfig(
+            skip_h2d_for_method_inputs=place.startswith("input"),
+            skip_d2h_for_method_outputs=place.startswith("output"),
+        ),
+    )
+    exported = torch.export.export(Stateless(), (X,), strict=True)
+    edge = to_edge_transform_and_lower(exported, partitioner=[DeviceAwarePartitioner()])
+    path = tmp_path / "device.pte"
+    path.write_bytes(edge.to_executorch(config).buffer)
+    done = subprocess.run(
+        [sys.executable, "-c", REFUSED, device, path], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == (
+        f"forward: expected {place} on the CPU but found it on cuda:0, which Python cannot reach: "
+        "export it without skip_h2d_for_method_inputs and skip_d2h_for_method_outputs, or run it "
+        "from C++"
     )
 
 

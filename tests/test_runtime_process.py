@@ -17,6 +17,7 @@ from runtime_programs import ONES, counter, counter_bytes, stock_bytes
 from torch import Tensor, nn
 
 import pte_arenas as pa
+from bench.sessions import COUNT, WEIGHTS, resident_of, write
 from pte_arenas.runtime import _C, load_program
 
 
@@ -156,6 +157,15 @@ def test_xnnpack_methods_run_and_share_weights() -> None:
                 (found,) = session.execute(name, (x,))
                 torch.testing.assert_close(found, model(x).detach())
                 session.unload_method(name)
+
+
+@pytest.mark.parametrize("backend", ["portable", "xnnpack"])
+def test_sessions_share_one_copy_of_the_weights(backend: str, tmp_path: Path) -> None:
+    path = tmp_path / "weights.pte"
+    write(path, xnnpack=backend == "xnnpack", arena=True)
+    one, many = (resident_of("sessions", path, count) for count in (1, COUNT))
+    assert one > WEIGHTS // 2
+    assert many < one + WEIGHTS
 
 
 def test_large_state_costs_nothing_until_it_is_touched() -> None:

@@ -94,6 +94,8 @@ def test_names_of_arenas_are_checked(session: Session, tmp_path: Path) -> None:
         with pytest.raises(TypeError) as mistyped:
             call("state")
         assert str(mistyped.value) == "expected a list of names of arenas but found the str 'state'"
+        with pytest.raises(ValueError, match="expected names of arenas, or None for all of them"):
+            call([])
     assert list(tmp_path.iterdir()) == []
 
 

@@ -93,10 +93,19 @@ SessionHandle::SharedSignature SessionHandle::load(const std::string& name) {
     error = method.error();
     if (method.ok() && signature == nullptr) {
       signature = std::make_shared<const Signature>(**method, table);
+      if (!signature->unreachable.empty()) {
+        error = session_->unload_method(name);
+      }
     }
   }
   if (error != Error::Ok) {
     raise_method_error(table, name, error, finding);
+  }
+  if (!signature->unreachable.empty()) {
+    raise_wrong_use(name + ": expected " + signature->unreachable +
+                    ", which Python cannot reach: export it without "
+                    "skip_h2d_for_method_inputs and "
+                    "skip_d2h_for_method_outputs, or run it from C++");
   }
   return signatures_.try_emplace(name, std::move(signature)).first->second;
 }

@@ -92,6 +92,15 @@ OutputType output_type(const Method& method, size_t index) {
           meta->nbytes()};
 }
 
+/// Where a tensor is that is not on the CPU; else empty.
+std::string device_of(const EValue& value) {
+  if (!value.isTensor()) {
+    return "";
+  }
+  const auto device = value.toTensor().unsafeGetTensorImpl()->device();
+  return device.is_cpu() ? "" : "cuda:" + std::to_string(device.index());
+}
+
 std::string scalar_in_words(const Scalar& value) {
   std::string text;
   if (const auto* number = std::get_if<int64_t>(&value)) {
@@ -162,6 +171,20 @@ Signature::Signature(executorch::extension::arenas::LoadedMethod& loaded_method,
   }
   for (size_t i = 0; i < loaded.outputs_size(); ++i) {
     outputs.push_back(output_type(loaded, i));
+  }
+  const auto note = [this](const char* kind, size_t place,
+                           const EValue& value) {
+    const std::string device = device_of(value);
+    if (unreachable.empty() && !device.empty()) {
+      unreachable = kind + std::to_string(place) +
+                    " on the CPU but found it on " + device;
+    }
+  };
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    note("input ", i, input_value(loaded, i));
+  }
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    note("output ", i, loaded.get_output(i));
   }
 }
 

@@ -63,6 +63,9 @@ struct Signature {
   std::string method;
   std::vector<InputType> inputs;
   std::vector<OutputType> outputs;
+  /// `input 0 on the CPU but found it on cuda:0`, where Python cannot reach it;
+  /// else empty.
+  std::string unreachable;
 
   Signature(executorch::extension::arenas::LoadedMethod& loaded_method,
             const executorch::extension::arenas::ArenaTable& table);

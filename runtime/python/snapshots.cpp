@@ -6,6 +6,7 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "file_bytes.h"
@@ -98,6 +99,16 @@ bool SnapshotHandle::read(int file, nb::handle path,
   }
   raise_if_failed(failed, path);
   return is_whole;
+}
+
+int SnapshotHandle::largest_byte(const std::string& arena,
+                                 const std::string& name) {
+  const nb::gil_scoped_release no_gil;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto bytes = snapshot_.slot(arena, name);
+  return bytes.ok() && !bytes->empty()
+             ? *std::max_element(bytes->begin(), bytes->end())
+             : 0;
 }
 
 std::shared_ptr<SnapshotHandle> ProgramHandle::blank_snapshot() const {
@@ -211,7 +222,9 @@ void define_snapshots(nb::module_& module) {
            nb::sig("def read(self, file: int, path: str, slots: "
                    "collections.abc.Sequence[tuple[str, str, int]]) -> bool"),
            "Fills slots from an open file: arena, slot, offset. Tells whether "
-           "it has them all.");
+           "it has them all.")
+      .def("largest_byte", &SnapshotHandle::largest_byte, nb::arg("arena"),
+           nb::arg("slot"), "The largest byte of a slot; 0 if it has none.");
 }
 
 }  // namespace pte_arenas

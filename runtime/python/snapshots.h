@@ -27,6 +27,9 @@ class SnapshotHandle final {
   bool read(int file, nanobind::handle path,
             const std::vector<SlotInFile>& slots);
 
+  /// 0 for a slot without bytes.
+  int largest_byte(const std::string& arena, const std::string& name);
+
  private:
   friend class SessionHandle;
 

@@ -36,6 +36,17 @@ Result<SlotIndex> find_slot(const ArenaTable& table, std::string_view arena,
   return SlotIndex{*a, *s};
 }
 
+/// Calls `act` with where a slot is, if the session is the caller's.
+template <class Do>
+Error with_slot(const Session::Use& use, const ArenaTable& table,
+                std::string_view arena, std::string_view slot, const Do& act) {
+  if (!use.ok()) {
+    return Error::InvalidState;
+  }
+  const Result<SlotIndex> found = find_slot(table, arena, slot);
+  return found.ok() ? act(*found) : found.error();
+}
+
 }  // namespace
 
 Session::Session(std::shared_ptr<const ArenaProgram> program, ArenaPool pool,
@@ -195,48 +206,30 @@ Error Session::reset(std::string_view arena) {
 }
 
 Error Session::reset(std::string_view arena, std::string_view slot) {
-  const Use use = this->use();
-  if (!use.ok()) {
-    return Error::InvalidState;
-  }
-  const Result<SlotIndex> found = find_slot(program_->table(), arena, slot);
-  if (!found.ok()) {
-    return found.error();
-  }
-  return InitialValues(program_->table(), program_->loader())
-      .reset(&pool_, found->arena, found->slot);
+  return with_slot(use(), program_->table(), arena, slot, [&](SlotIndex at) {
+    return InitialValues(program_->table(), program_->loader())
+        .reset(&pool_, at.arena, at.slot);
+  });
 }
 
 Error Session::copy_out(std::string_view arena, std::string_view slot,
                         Span<uint8_t> to) {
-  const Use use = this->use();
-  if (!use.ok()) {
-    return Error::InvalidState;
-  }
-  const Result<SlotIndex> found = find_slot(program_->table(), arena, slot);
-  if (!found.ok()) {
-    return found.error();
-  }
-  const SlotInfo info = program_->table().slot(found->arena, found->slot);
-  return to.size() == info.nbytes
-             ? pool_.block(found->arena).read(info.offset, to)
-             : Error::InvalidArgument;
+  return with_slot(use(), program_->table(), arena, slot, [&](SlotIndex at) {
+    const SlotInfo info = program_->table().slot(at.arena, at.slot);
+    return to.size() == info.nbytes
+               ? pool_.block(at.arena).read(info.offset, to)
+               : Error::InvalidArgument;
+  });
 }
 
 Error Session::copy_in(std::string_view arena, std::string_view slot,
                        Span<const uint8_t> from) {
-  const Use use = this->use();
-  if (!use.ok()) {
-    return Error::InvalidState;
-  }
-  const Result<SlotIndex> found = find_slot(program_->table(), arena, slot);
-  if (!found.ok()) {
-    return found.error();
-  }
-  const SlotInfo info = program_->table().slot(found->arena, found->slot);
-  return from.size() == info.nbytes
-             ? pool_.block(found->arena).write(info.offset, from)
-             : Error::InvalidArgument;
+  return with_slot(use(), program_->table(), arena, slot, [&](SlotIndex at) {
+    const SlotInfo info = program_->table().slot(at.arena, at.slot);
+    return from.size() == info.nbytes
+               ? pool_.block(at.arena).write(info.offset, from)
+               : Error::InvalidArgument;
+  });
 }
 
 Result<Span<uint8_t>> Session::arena(std::string_view name) const {

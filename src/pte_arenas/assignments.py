@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from pte_arenas.dtypes import name_of
 from pte_arenas.errors import ArenaError
 
 
@@ -113,5 +114,5 @@ def _memory(tensor: torch.Tensor) -> int:
 
 def _kind(value: Any) -> str:
     if isinstance(value, torch.Tensor):
-        return f"{str(value.dtype).removeprefix('torch.')} of sizes {tuple(value.shape)}"
+        return f"{name_of(value.dtype)} of sizes {tuple(value.shape)}"
     return "nothing" if value is None else type(value).__name__

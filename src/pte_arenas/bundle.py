@@ -21,7 +21,7 @@ from flatbuffers.util import BufferHasIdentifier
 
 from pte_arenas.dtypes import DTYPES_BY_CODE
 from pte_arenas.errors import InvalidProgramError
-from pte_arenas.rules.tensors import listed
+from pte_arenas.rules.tensors import check_dim_order, listed
 
 Value = torch.Tensor | int | float | bool
 
@@ -164,11 +164,7 @@ def _tensor(where: str, value: Any) -> torch.Tensor:
             f"{len(data)}",
         )
     order = [int(value.DimOrder(d)) for d in range(value.DimOrderLength())]
-    if sorted(order) != list(range(len(sizes))):
-        raise InvalidProgramError(
-            f"{where}.dim_order",
-            f"expected a permutation of 0 to {len(sizes)} (exclusive) but found {listed(order)}",
-        )
+    check_dim_order(where, order, len(sizes))
     flat = (
         torch.frombuffer(bytearray(data), dtype=torch_dtype)
         if data

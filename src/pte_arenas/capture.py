@@ -111,21 +111,25 @@ class Target:
             ArenaError: It is neither a module nor a bound method of one.
         """
         target = entry.target
-        owner = target if isinstance(target, torch.nn.Module) else getattr(target, "__self__", None)
+        owner: Any
+        function: Any
+        if isinstance(target, torch.nn.Module):
+            owner, function = target, torch.nn.Module.__call__
+            signature = inspect.signature(target.forward)
+        else:
+            owner, function = getattr(target, "__self__", None), getattr(target, "__func__", None)
+            if not isinstance(owner, torch.nn.Module) or function is None:
+                raise ArenaError(
+                    f"{method}: expected a torch.nn.Module or a bound method of one but found "
+                    f"{target!r}"
+                )
+            signature = inspect.signature(target)
         if isinstance(owner, torch._dynamo.OptimizedModule):
             raise ArenaError(
                 f"{method}: expected a module as it was written but found one that torch.compile "
                 f"made; give the module that was compiled"
             )
-        if isinstance(target, torch.nn.Module):
-            return Target(target, torch.nn.Module.__call__, inspect.signature(target.forward))
-        owner, function = getattr(target, "__self__", None), getattr(target, "__func__", None)
-        if not isinstance(owner, torch.nn.Module) or function is None:
-            raise ArenaError(
-                f"{method}: expected a torch.nn.Module or a bound method of one but found "
-                f"{target!r}"
-            )
-        return Target(owner, function, inspect.signature(target))
+        return Target(owner, function, signature)
 
 
 def capture(

@@ -55,3 +55,8 @@ DTYPES: Mapping[str, DType] = MappingProxyType({dtype.name: dtype for dtype in _
 
 DTYPES_BY_CODE: Mapping[int, DType] = MappingProxyType({dtype.code: dtype for dtype in _KNOWN})
 """Every known element type by its `ScalarType` code."""
+
+
+def name_of(dtype: object) -> str:
+    """The name of one of torch's element types."""
+    return str(dtype).removeprefix("torch.")

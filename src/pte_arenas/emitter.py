@@ -15,6 +15,7 @@ from executorch.exir._serialize._cord import Cord
 from pte_arenas import _exir, optional
 from pte_arenas.bind import Place, PlannedMethod
 from pte_arenas.declare import Arena
+from pte_arenas.dtypes import name_of
 from pte_arenas.errors import ArenaError
 from pte_arenas.exporter import SharedArena, SharedBuffer
 from pte_arenas.files import replacing
@@ -251,7 +252,7 @@ def _slot(buffer: SharedBuffer, offset: int, data_buffer_idx: int) -> ArenaSlot:
     values = buffer.values
     return ArenaSlot(
         fqn=buffer.name,
-        dtype=str(values.dtype).removeprefix("torch."),
+        dtype=name_of(values.dtype),
         sizes=tuple(values.shape),
         dim_order=tuple(range(values.dim())),
         offset=offset,

@@ -15,7 +15,7 @@ from pte_arenas import normalize
 from pte_arenas.capture import ModuleCopies, Target, capture
 from pte_arenas.control_flow import check_bodies
 from pte_arenas.declare import Arena, EntryPoint, assign_buffers, check_declarations
-from pte_arenas.dtypes import DTYPES
+from pte_arenas.dtypes import DTYPES, name_of
 from pte_arenas.errors import ArenaError
 from pte_arenas.state import Buffer, Buffers, addresses
 
@@ -35,7 +35,7 @@ class SharedBuffer:
     fqns: Mapping[str, str]
 
     def __post_init__(self) -> None:
-        dtype = str(self.values.dtype).removeprefix("torch.")
+        dtype = name_of(self.values.dtype)
         if dtype not in DTYPES:
             raise ArenaError(
                 f"buffer {self.name!r}: expected a dtype that program files have but found "
@@ -206,20 +206,23 @@ def _check_aliases(method: _Method, roots: list[torch.nn.Module], state: list[Bu
         for tensor in (buffer.base, *buffer.tensors, buffer.values)
         for address in addresses(tensor)
     }
+
+    def owner(tensor: torch.Tensor) -> str | None:
+        return next((memory[at] for at in addresses(tensor) if at in memory), None)
+
     for spec in method.program.graph_signature.input_specs:
         constant = method.program.constants.get(spec.target or "")
-        if spec.kind is InputKind.CONSTANT_TENSOR and isinstance(constant, torch.Tensor):
-            name = next((memory[at] for at in addresses(constant) if at in memory), None)
-            if name is not None:
-                raise ArenaError(
-                    f"{method.name}: expected buffer {name!r} to be read through the module but "
-                    f"found it read through an attribute that is no registered buffer, a closure "
-                    f"or a hook, which export takes for a constant; use the buffer itself, or "
-                    f"register the attribute with register_buffer"
-                )
+        if spec.kind is not InputKind.CONSTANT_TENSOR or not isinstance(constant, torch.Tensor):
+            continue
+        if (shared := owner(constant)) is not None:
+            raise ArenaError(
+                f"{method.name}: expected buffer {shared!r} to be read through the module but "
+                f"found it read through an attribute that is no registered buffer, a closure "
+                f"or a hook, which export takes for a constant; use the buffer itself, or "
+                f"register the attribute with register_buffer"
+            )
     for name, parameter in roots[method.root].named_parameters():
-        shared = next((memory[at] for at in addresses(parameter) if at in memory), None)
-        if shared is not None:
+        if (shared := owner(parameter)) is not None:
             raise ArenaError(
                 f"buffer {shared!r}: expected state with memory of its own but found that it "
                 f"shares memory with the parameter {name!r}; clone() one of the two"

@@ -106,9 +106,10 @@ class ArenaPlanning:
         run = Run(method, module)
         states = self._states(run, signature)
         modes = {node: _access(node) for node in states}
-        self._use_devices(method, states, signature)
+        names = signature.inputs_to_buffers
+        self._use_devices(method, states, names)
         placed = place_new_values(module, states) if self._in_place else {}
-        self._check_devices(method, states, signature)
+        self._check_devices(method, states, names)
         _forget_unused_results(module)
         for node, place in states.items():
             run.slots[place] = ([node.meta["spec"], *placed.get(node, ())], modes[node])
@@ -148,18 +149,17 @@ class ArenaPlanning:
         return states
 
     def _use_devices(
-        self, method: str, states: Mapping[Node, Place], signature: ExportGraphSignature
+        self, method: str, states: Mapping[Node, Place], names: Mapping[str, str]
     ) -> None:
         for node, place in states.items():
             arena = self.layouts[place.arena]
             if arena.device_type != "cpu":
                 use_on_device(node, arena)
-                check_new_value(method, signature.inputs_to_buffers[node.name], node, arena)
+                check_new_value(method, names[node.name], node, arena)
 
     def _check_devices(
-        self, method: str, states: Mapping[Node, Place], signature: ExportGraphSignature
+        self, method: str, states: Mapping[Node, Place], names: Mapping[str, str]
     ) -> None:
-        names = signature.inputs_to_buffers
         for node, place in states.items():
             arena, fqn = self.layouts[place.arena], names[node.name]
             if arena.device_type == "cpu":

@@ -10,6 +10,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 
 from pte_arenas.declare import Arena, assign_buffers
+from pte_arenas.dtypes import name_of
 from pte_arenas.errors import ArenaError
 from pte_arenas.exporter import Exported, SharedArena, SharedBuffer
 from pte_arenas.lower import shared_buffers
@@ -166,4 +167,4 @@ def _shared(name: str, tensors: Mapping[str, torch.Tensor]) -> SharedBuffer:
 
 
 def _kind(tensor: torch.Tensor) -> str:
-    return f"{str(tensor.dtype).removeprefix('torch.')} of sizes {tuple(tensor.shape)}"
+    return f"{name_of(tensor.dtype)} of sizes {tuple(tensor.shape)}"

@@ -9,6 +9,7 @@ import torch
 from pydantic import BaseModel, ConfigDict
 
 from pte_arenas.bundle import TestCase, read_bundle
+from pte_arenas.dtypes import name_of
 from pte_arenas.rules.tensors import listed
 from pte_arenas.runtime import Session, load_program
 
@@ -143,4 +144,4 @@ def _compare(
 
 
 def _kind(tensor: torch.Tensor) -> str:
-    return f"{str(tensor.dtype).removeprefix('torch.')} of sizes {listed(tensor.shape)}"
+    return f"{name_of(tensor.dtype)} of sizes {listed(tensor.shape)}"

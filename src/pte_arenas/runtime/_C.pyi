@@ -114,6 +114,9 @@ class Snapshot:
     def read(self, file: int, path: str, slots: Sequence[tuple[str, str, int]]) -> bool:
         """Fills slots from an open file: arena, slot, offset. Tells whether it has them all."""
 
+    def largest_byte(self, arena: str, slot: str) -> int:
+        """The largest byte of a slot; 0 if it has none."""
+
 class Program:
     """A checked program."""
 

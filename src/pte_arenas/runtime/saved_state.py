@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,8 +23,6 @@ from pte_arenas.runtime.state_file import (
     in_file_order,
     read_head,
 )
-
-_CHUNK = 1 << 20
 
 if TYPE_CHECKING:
     from pte_arenas.layout import ArenaLayout, ArenaSlot
@@ -68,16 +65,15 @@ def load_state(
         state = declared.blank_snapshot()
         if not state.read(file.fileno(), str(path), places):
             raise DamagedStateError(f"{shown}: expected its bytes but found that it became shorter")
-        _check_bools(file.fileno(), found, arenas, shown)
+    _check_bools(state, arenas, shown)
     session.restore(state, [arena.name for arena in arenas])
 
 
-def _check_bools(file: int, found: StateFile, arenas: Sequence[ArenaLayout], path: str) -> None:
+def _check_bools(state: _C.Snapshot, arenas: Sequence[ArenaLayout], path: str) -> None:
     """Kernels may do anything with a bool that is neither 0 nor 1."""
-    for slot in (slot for arena in arenas for slot in arena.slots if slot.dtype == "bool"):
-        begin = found.tensors[slot.fqn].offset
-        for at in range(begin, begin + slot.nbytes, _CHUNK):
-            largest = max(os.pread(file, min(_CHUNK, begin + slot.nbytes - at), at), default=0)
+    for arena in arenas:
+        for slot in (slot for slot in arena.slots if slot.dtype == "bool"):
+            largest = state.largest_byte(arena.name, slot.fqn)
             if largest > 1:
                 raise DamagedStateError(
                     f"{path}: slot {quoted(slot.fqn)}: expected bools of 0 or 1 but found {largest}"

@@ -229,6 +229,8 @@ class Session:
             return list(known.values())
         if isinstance(names, str):
             raise TypeError(f"expected a list of names of arenas but found the str {names!r}")
+        if not names:
+            raise ValueError("expected names of arenas, or None for all of them, but found []")
         for name in names:
             check_name("a state arena", name, known)
         return [known[name] for name in dict.fromkeys(names)]
