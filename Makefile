@@ -3,6 +3,7 @@
 #   make demo     a trained voice-activity model with one arena, end to end
 #   make test     linters, types, Python tests
 #   make check    GoogleTest suite, plain and with sanitizers; the CMake package; fuzzing; clang-tidy
+#   make docs     API reference from the docstrings, in build/docs
 #   make bench    measures against stock ExecuTorch; some minutes, on an idle machine
 #   make format   formats Python and C++
 #   make clean    removes builds, not .venv
@@ -22,7 +23,7 @@ SOURCES := $(shell find src runtime schema -type f -not -path '*/__pycache__/*')
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install demo test check bench format clean lint googletest
+.PHONY: help install demo test check docs bench format clean lint googletest
 .PHONY: cpp-test cpp-package cpp-sanitize cpp-threads cpp-lint fuzz
 
 help:
@@ -79,9 +80,16 @@ format: $(VENV)/.requirements
 	$(BIN)/ruff format .
 	$(BIN)/clang-format -i $(CPP_CODE)
 
-check: cpp-test cpp-package cpp-sanitize cpp-threads fuzz cpp-lint $(VENV)/.installed
+check: cpp-test cpp-package cpp-sanitize cpp-threads fuzz cpp-lint docs $(VENV)/.installed
 	$(SAY) 'exported symbols'
 	$(PY) -m pytest -q tests/test_exported_symbols.py
+
+docs: $(VENV)/.installed
+	$(SAY) 'API reference'
+	$(PIP) install -q --progress-bar off 'pdoc==16.0.0'
+	$(PY) -W ignore -m pdoc -d google -o build/docs pte_arenas pte_arenas.runtime
+	test -s build/docs/pte_arenas/runtime.html
+	@echo build/docs/index.html
 
 # Also as JSON in build/bench.json.
 bench: $(VENV)/.installed

@@ -86,27 +86,47 @@ def measure(*, xnnpack: bool) -> Iterator[Planned]:
             yield of_arenas(f"{name} in arenas, in_place={in_place}", program)
 
 
-def table_of(rows: list[Planned]) -> Table:
-    """Draws the results, in bytes."""
-    table = Table("planned bytes", title=None)
+def cells_of(rows: list[Planned]) -> list[list[str]]:
+    """The results in bytes, with a line of headings."""
     methods = list(rows[0].own)
-    for heading in (*(f"{method} alone" for method in methods), "state", "scratch", "program"):
-        table.add_column(heading, justify="right")
+    alone = [f"{method} alone" for method in methods]
+    cells = [["planned bytes", *alone, "state", "scratch", "program"]]
     for row in rows:
         numbers = (*(row.own[method] for method in methods), row.state, row.scratch, row.program)
-        table.add_row(row.name, *(f"{number:,}" for number in numbers))
+        cells.append([row.name, *(f"{number:,}" for number in numbers)])
+    return cells
+
+
+def table_of(rows: list[Planned]) -> Table:
+    """Draws the results."""
+    (first, *headings), *lines = cells_of(rows)
+    table = Table(first)
+    for heading in headings:
+        table.add_column(heading, justify="right")
+    for line in lines:
+        table.add_row(*line)
     return table
+
+
+def markdown_of(rows: list[Planned]) -> str:
+    """The results as a table of a document."""
+    headings, *lines = cells_of(rows)
+    cells = [headings, ["---", *["---:"] * (len(headings) - 1)], *lines]
+    return "\n".join(f"| {' | '.join(line)} |" for line in cells)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.planned_bytes", description=__doc__)
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    parser.add_argument("--markdown", action="store_true", help="print it for a document")
     parser.add_argument("--portable", action="store_true", help="lower without XNNPACK")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     rows = list(measure(xnnpack=not arguments.portable))
     if arguments.json:
         json.dump([{**asdict(row), "program": row.program} for row in rows], sys.stdout, indent=2)
+    elif arguments.markdown:
+        print(markdown_of(rows))
     else:
         rich.print(table_of(rows))
 

@@ -7,10 +7,11 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pte_arenas.dtypes import name_of
 from pte_arenas.errors import ArenaError, InvalidProgramError
 from pte_arenas.rules.tensors import LONGEST_LIST, escaped, quoted
 
@@ -96,7 +97,7 @@ def adopt(
     """Make memory that the methods of a stock file share an arena."""
     from pte_arenas.adopter import adopt as adopt_program  # noqa: PLC0415
 
-    with _one_sentence(old, new):
+    with _one_sentence(old):
         layout = adopt_program(old, new, memory_id, name=name, require_arenas=require_arenas)
     (arena,) = layout.arenas
     users = _count(sum(bool(method.bindings) for method in layout.methods), "method")
@@ -145,6 +146,58 @@ def verify(
         raise typer.Exit(1)
 
 
+@app.command()
+def run(
+    file: ProgramFile,
+    methods: Annotated[list[str], typer.Argument(metavar="METHOD...", help="What to run.")],
+    fill: Annotated[
+        float, typer.Option(help="What fills inputs that --inputs does not have.")
+    ] = 1.0,
+    inputs: Annotated[
+        Path | None, typer.Option(help="An .npz file with arrays named METHOD.INDEX.")
+    ] = None,
+    load_state: Annotated[Path | None, typer.Option(help="A state file to begin with.")] = None,
+    save_state: Annotated[Path | None, typer.Option(help="Where to save the state.")] = None,
+    data_path: Annotated[
+        Path | None, typer.Option("--data", help="A .ptd file that the program needs.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+) -> None:
+    """Run methods one after the other over one state."""
+    from pte_arenas.runner import run_methods  # noqa: PLC0415
+
+    with _one_sentence(file):
+        calls = run_methods(
+            file,
+            methods,
+            fill=fill,
+            inputs=inputs,
+            load_state=load_state,
+            save_state=save_state,
+            data_path=data_path,
+        )
+        if as_json:
+            report = [
+                {"method": call.method, "outputs": [_as_json(value) for value in call.outputs]}
+                for call in calls
+            ]
+            typer.echo(json.dumps(report, indent=2))
+            return
+        from pte_arenas.render import draw_value  # noqa: PLC0415
+
+        for call in calls:
+            typer.echo(escaped(call.method))
+            for index, value in enumerate(call.outputs):
+                typer.echo(f"  {index}  {draw_value(value)}")
+
+
+def _as_json(value: Any) -> Any:
+    """An output: tensors as lists of their elements, with dtype and sizes."""
+    if not hasattr(value, "tolist"):
+        return value
+    return {"dtype": name_of(value.dtype), "sizes": list(value.shape), "values": value.tolist()}
+
+
 def _count(number: int, noun: str) -> str:
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
@@ -177,15 +230,14 @@ def _print(text: RenderableType) -> None:
 
 
 @contextmanager
-def _one_sentence(file: Path, written: Path | None = None) -> Iterator[None]:
+def _one_sentence(file: Path) -> Iterator[None]:
     """Turns a bad or missing file, or a wrong request, into one sentence and exit status 1."""
     try:
         yield
     except (ArenaError, InvalidProgramError) as error:
         reason = str(error)
     except OSError as error:
-        if written is not None and error.filename is not None and Path(error.filename) != file:
-            file = written
+        file = Path(error.filename or file)  # it may be another one
         reason = (error.strerror or str(error)).lower()
     else:
         return

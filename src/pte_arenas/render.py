@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from pte_arenas.dtypes import name_of
 from pte_arenas.layout import ArenaLayout, MethodLayout, ProgramLayout
-from pte_arenas.rules.tensors import escaped
+from pte_arenas.rules.tensors import LONGEST_LIST, escaped, listed
 
 if TYPE_CHECKING:
     from pte_arenas.verification import VerificationReport
@@ -62,6 +63,15 @@ def draw_report(report: VerificationReport, title: str) -> RenderableType:
         )
     summary = f"{passed} of {_count(report.cases, 'case')} passed, rtol {report.rtol:g}, atol "
     return Group(Text(f"{escaped(title)}  {summary}{report.atol:g}"), Text(), table)
+
+
+def draw_value(value: Any) -> str:
+    """Draws an output: a tensor's dtype, sizes and first elements."""
+    if not hasattr(value, "flatten"):
+        return repr(value)
+    elements = value.flatten()[: LONGEST_LIST + 1].tolist()
+    shown = [f"{element:.6g}" if isinstance(element, float) else element for element in elements]
+    return f"{name_of(value.dtype)} {list(value.shape)}  {listed(shown)}"
 
 
 def _summary(layout: ProgramLayout, title: str) -> Text:

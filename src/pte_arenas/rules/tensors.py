@@ -31,10 +31,10 @@ def quoted(name: str) -> str:
     return f"'{escaped(name[:LONGEST_NAME])}{more}'"
 
 
-def listed(numbers: Sequence[int]) -> str:
+def listed(elements: Sequence[object]) -> str:
     """A list as messages show it; a long one is cut."""
-    more = ["..."] if len(numbers) > LONGEST_LIST else []
-    return f"[{', '.join([*map(str, numbers[:LONGEST_LIST]), *more])}]"
+    more = ["..."] if len(elements) > LONGEST_LIST else []
+    return f"[{', '.join([*map(str, elements[:LONGEST_LIST]), *more])}]"
 
 
 def span(begin: int, nbytes: int) -> str:

@@ -1,0 +1,82 @@
+"""`pte-arenas run`: methods of a file, one after the other over one state."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+COUNTER = Path(__file__).parent / "golden" / "counter.pte"
+
+
+def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-W", "ignore", "-m", "pte_arenas", "run", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_methods_see_what_those_before_them_left() -> None:
+    done = run(COUNTER, "get", "forward", "get", "reset", "get", "--fill", "3")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == (
+        "get\n  0  int64 []  [5]\n"
+        "forward\n  0  int64 []  [8]\n"
+        "get\n  0  int64 []  [8]\n"
+        "reset\n  0  None\n"
+        "get\n  0  int64 []  [5]\n"
+    )
+
+
+def test_inputs_and_state_come_from_files(tmp_path: Path) -> None:
+    np.savez(tmp_path / "inputs.npz", **{"forward.0": np.int64(30)})
+    state = tmp_path / "state.safetensors"
+    first = run(COUNTER, "forward", "--inputs", tmp_path / "inputs.npz", "--save-state", state)
+    assert first.returncode == 0, first.stderr
+    then = run(COUNTER, "get", "--load-state", state, "--json")
+    assert json.loads(then.stdout) == [
+        {"method": "get", "outputs": [{"dtype": "int64", "sizes": [], "values": 35}]}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (
+            ["gett"],
+            f"{COUNTER}: expected the name of a method but found 'gett'; did you mean 'get'?",
+        ),
+        (
+            ["get", "--inputs", "other.npz"],
+            f"{COUNTER}: inputs: expected names METHOD.INDEX but found 'forward.1'; "
+            "did you mean 'forward.0'?",
+        ),
+        (
+            ["forward", "--inputs", "float.npz"],
+            f"{COUNTER}: forward: input 0: expected int64 of sizes () but found float32 of sizes "
+            "(2,)",
+        ),
+        (
+            ["get", "--inputs", "text.npz"],
+            f"{COUNTER}: inputs: expected an .npz file of numbers but found 'text.npz'",
+        ),
+        (["get", "--inputs", "missing.npz"], "missing.npz: no such file or directory"),
+        (["get", "--load-state", "missing"], "missing: no such file or directory"),
+        (["get", "--save-state", "none/state"], "none/state: no such file or directory"),
+    ],
+)
+def test_wrong_use_is_one_sentence(
+    arguments: list[str], sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.savez("other.npz", **{"forward.1": np.int64(1)})
+    np.savez("float.npz", **{"forward.0": np.ones(2, np.float32)})
+    Path("text.npz").write_text("text")
+    done = run(COUNTER, *arguments)
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (1, sentence)
