@@ -54,13 +54,17 @@ def test_inputs_and_state_come_from_files(tmp_path: Path) -> None:
         ),
         (
             ["get", "--inputs", "other.npz"],
-            f"{COUNTER}: inputs: expected names METHOD.INDEX but found 'forward.1'; "
-            "did you mean 'forward.0'?",
+            (
+                f"{COUNTER}: inputs: expected names METHOD.INDEX but found 'forward.1'; "
+                "did you mean 'forward.0'?"
+            ),
         ),
         (
             ["forward", "--inputs", "float.npz"],
-            f"{COUNTER}: forward: input 0: expected int64 of sizes () but found float32 of sizes "
-            "(2,)",
+            (
+                f"{COUNTER}: forward: input 0: expected int64 of sizes () but found float32 of "
+                "sizes (2,)"
+            ),
         ),
         (
             ["get", "--inputs", "text.npz"],
