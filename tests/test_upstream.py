@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ FILES = (
 )
 # What they give without this package, with ExecuTorch 1.5.1 and torch 2.13.
 WITHOUT = "173 passed, 2 skipped"
+OPTIONS = ("-c", "/dev/null", "-p", "lower_faster")
 RUN = """
 import sys, pytest, pte_arenas.exporter, pte_arenas.emitter
 sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", "-W", "ignore", *sys.argv[1:]]))
@@ -24,10 +26,11 @@ sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", "-W", "ignore", *sys.argv[
 def test_upstream_tests_give_the_same(tmp_path: Path) -> None:
     exir = Path(executorch.exir.__file__).parent
     run = subprocess.run(
-        [sys.executable, "-c", RUN, "-c", "/dev/null", *(str(exir / file) for file in FILES)],
+        [sys.executable, "-c", RUN, *OPTIONS, *(str(exir / file) for file in FILES)],
         check=False,
         capture_output=True,
         text=True,
         cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parent)},
     )
     assert run.stdout.splitlines()[-1].startswith(WITHOUT), run.stdout[-2000:]
