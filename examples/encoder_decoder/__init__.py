@@ -1,0 +1,1 @@
+"""A sequence-to-sequence transformer whose decoder reads what its encoder left in an arena."""

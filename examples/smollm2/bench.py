@@ -1,0 +1,176 @@
+"""The model beside stock ExecuTorch: speed, memory, size, and what forking a conversation saves."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pte_arenas as pa
+from bench.rows import Row
+from examples.smollm2.measure import CONTINUED, PROMPT
+from examples.smollm2.program import export_smollm2
+from examples.smollm2.progress import stages
+from examples.smollm2.stock import export_passing, export_sharing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from rich.console import Console
+
+    from examples.smollm2.model import SmolLM2
+
+SHORT = 256
+"""Positions of the small cache that the large one is compared with."""
+
+AGAINST = {
+    "sharing": "stock, share_mutable_buffers",
+    "passing": "stock, cache as input and output",
+}
+WHAT = {
+    "load": ("load both methods", "s", None),
+    "first token": (f"first token after a prompt of {PROMPT}", "s", None),
+    "token": (f"each of {CONTINUED - 1} tokens after it", "s", 1 / 0.97),
+    "resident": ("resident at the most", "B", 1.0),
+}
+
+
+def measure_all(
+    make_model: Callable[[int], SmolLM2],
+    folder: Path,
+    context: int,
+    turns: int,
+    console: Console,
+) -> Iterator[Row]:
+    """Measures everything; shows a progress bar.
+
+    Args:
+        make_model: Makes the model with a KV cache of so many positions.
+        folder: Where the programs are, or go.
+        context: Positions of the KV cache.
+        turns: Processes for each measurement.
+        console: Where the progress goes.
+    """
+    names = ("exporting", "comparing with stock", "comparing contexts", "forking")
+    with stages(console, names) as begin:
+        begin(names[0])
+        paths = write_programs(make_model, folder, context)
+        begin(names[1])
+        yield from compare(paths, turns)
+        begin(names[2])
+        yield compare_contexts(paths, turns)
+        begin(names[3])
+        yield compare_fork(paths["ours"], turns)
+
+
+def write_programs(
+    make_model: Callable[[int], SmolLM2], folder: Path, context: int
+) -> dict[str, Path]:
+    """Exports the model in all ways; those that the folder has already stay as they are."""
+    folder.mkdir(parents=True, exist_ok=True)
+    exports: dict[str, tuple[int, Callable[[SmolLM2], Any]]] = {
+        "ours": (context, export_smollm2),
+        "short": (SHORT, export_smollm2),
+        "sharing": (context, export_sharing),
+        "passing": (context, export_passing),
+    }
+    paths = {name: folder / f"smollm2-{name}-{exports[name][0]}.pte" for name in exports}
+    for name, (positions, export) in exports.items():
+        if not paths[name].exists():
+            data = export(make_model(positions)).buffer
+            paths[name].write_bytes(data)
+    return paths
+
+
+def compare(
+    paths: dict[str, Path], turns: int, prompt: int = PROMPT, continued: int = CONTINUED
+) -> list[Row]:
+    """Runs each way in processes of its own, by turns.
+
+    Raises:
+        ValueError: Two ways gave different tokens.
+    """
+    runs: dict[str, list[dict[str, Any]]] = {name: [] for name in ("ours", *AGAINST)}
+    for _ in range(turns):
+        for name, found in runs.items():
+            found.append(run(name, paths[name], prompt, continued))
+    tokens = {name: found[0]["tokens"] for name, found in runs.items()}
+    if any(other != tokens["ours"] for other in tokens.values()):
+        raise ValueError(f"expected the same tokens from every way but found {tokens}")
+    rows = []
+    for measure, (what, unit, goal) in WHAT.items():
+        for name, against in AGAINST.items():
+            stock = [one[measure] for one in runs[name]]
+            ours = [one[measure] for one in runs["ours"]]
+            rows.append(_row(what, against, stock, ours, unit, goal))
+    for name, against in AGAINST.items():
+        sizes = [planned_bytes(paths[one], shared=one == "sharing") for one in (name, "ours")]
+        rows.append(Row("planned", against, *sizes, unit="B", goal=1.0))
+        files = [paths[one].stat().st_size for one in (name, "ours")]
+        rows.append(Row("file", against, *files, unit="B", goal=1.0))
+    return rows
+
+
+def compare_contexts(paths: dict[str, Path], turns: int) -> Row:
+    """The same tokens at the same positions with a large cache and with a small one."""
+    prompt = SHORT // 2
+    pairs = [
+        [run("ours", paths[name], prompt, CONTINUED)["token"] for name in ("short", "ours")]
+        for _ in range(turns)
+    ]
+    small, large = zip(*pairs, strict=True)
+    what = f"each of {CONTINUED - 1} tokens after {prompt}"
+    return _row(what, f"ours, a context of {SHORT}", small, large, "s", None)
+
+
+def compare_fork(path: Path, turns: int, prompt: int = PROMPT) -> Row:
+    """The first token of a fork, its loading included, against reading the prefix again."""
+    found = run("fork", path, prompt, turns)
+    what = f"first token of a fork of {prompt} tokens"
+    return _row(what, "ours, reading them again", found["read"], found["forked"], "s", 0.05)
+
+
+def run(way: str, path: Path, prompt: int, number: int) -> dict[str, Any]:
+    """Measures in a process of its own."""
+    command = [sys.executable, "-W", "ignore", "-m", "examples.smollm2.measure"]
+    child = subprocess.run(
+        [*command, way, str(path), str(prompt), str(number)],
+        check=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    found: dict[str, Any] = json.loads(child.stdout.splitlines()[-1])
+    return found
+
+
+def planned_bytes(path: Path, *, shared: bool) -> int:
+    """Bytes that the methods of a program plan.
+
+    Args:
+        path: The program.
+        shared: Whether whoever loads it lets the methods share memory id 2, which then counts once.
+    """
+    layout = pa.read_layout(path)
+    total = layout.planned_bytes
+    if shared:
+        buffers = [method.planned_buffers for method in layout.methods]
+        sizes = [one[1].size for one in buffers if len(one) > 1]
+        total -= sum(sizes) - max(sizes)
+    return total
+
+
+def _row(
+    what: str,
+    against: str,
+    stock: Sequence[float],
+    ours: Sequence[float],
+    unit: str,
+    goal: float | None,
+) -> Row:
+    ratios = [mine / other for mine, other in zip(ours, stock, strict=True)]
+    medians = statistics.median(stock), statistics.median(ours)
+    return Row(what, against, *medians, unit, goal, (min(ratios), max(ratios)))

@@ -1,0 +1,129 @@
+"""The commands `export`, `chat`, `check` and `bench`."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import track
+
+app = typer.Typer(
+    add_completion=False,
+    help="SmolLM2-135M-Instruct over one KV cache.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+PROGRESS = Console(stderr=True)
+
+ProgramFile = Annotated[Path, typer.Option("--program", metavar="FILE", help="The .pte file.")]
+Context = Annotated[int, typer.Option(min=16, max=8192, help="Positions in the KV cache.")]
+Quantize = Annotated[
+    bool, typer.Option(help="8-bit dynamic activations and 4-bit weights, instead of float32.")
+]
+Tokens = Annotated[int, typer.Option(min=1, help="How many to continue each prompt by.")]
+DEFAULT = Path("demo-output") / "smollm2.pte"
+
+
+@app.command()
+def export(
+    program: ProgramFile = DEFAULT, context: Context = 2048, quantize: Quantize = False
+) -> None:
+    """Export the trained model."""
+    # Imported late, here and below, so that --help answers at once.
+    import pte_arenas as pa  # noqa: PLC0415
+    from pte_arenas.render import draw_layout  # noqa: PLC0415
+
+    quiet()
+    from examples.smollm2.model import load_smollm2  # noqa: PLC0415
+    from examples.smollm2.program import STAGES, export_smollm2  # noqa: PLC0415
+    from examples.smollm2.progress import stages  # noqa: PLC0415
+
+    with stages(PROGRESS, ["reading weights", *STAGES, "writing"]) as begin:
+        begin("reading weights")
+        model = load_smollm2(context)
+        manager = export_smollm2(model, quantize=quantize, begin=begin)
+        begin("writing")
+        program.parent.mkdir(parents=True, exist_ok=True)
+        manager.save(program)
+    nbytes = program.stat().st_size
+    typer.echo(f"wrote {program}, {nbytes:,} bytes\n")
+    Console().print(draw_layout(pa.read_layout(program), program.name), soft_wrap=True)
+
+
+@app.command()
+def chat(
+    program: ProgramFile = DEFAULT,
+    system: Annotated[str | None, typer.Option(help="Another system prompt.")] = None,
+) -> None:
+    """Talk with the exported model."""
+    quiet()
+    from examples.smollm2.talk import talk  # noqa: PLC0415
+
+    _expect(program)
+    talk(program, system)
+
+
+@app.command()
+def check(program: ProgramFile = DEFAULT, tokens: Tokens = 64) -> None:
+    """Compare what the exported model says with eager PyTorch, token for token."""
+    quiet()
+    from examples.smollm2.comparison import PROMPTS, compare_with_eager  # noqa: PLC0415
+
+    _expect(program)
+    found = list(
+        track(
+            compare_with_eager(program, tokens),
+            "continuing prompts",
+            len(PROMPTS),
+            console=PROGRESS,
+            transient=True,
+        )
+    )
+    for one in found:
+        typer.echo(f"{'the same' if one.same else 'DIFFERENT'}: {one.prompt}{one.program}")
+        if not one.same:
+            typer.echo(f"in eager PyTorch: {one.prompt}{one.eager}")
+    if not all(one.same for one in found):
+        raise typer.Exit(1)
+
+
+@app.command()
+def bench(
+    folder: Annotated[Path, typer.Option(help="Where the programs are, or go.")] = Path("build"),
+    context: Context = 2048,
+    turns: Annotated[int, typer.Option(min=1, help="Processes for each measurement.")] = 5,
+    as_json: Annotated[Path | None, typer.Option("--json", help="A file for JSON.")] = None,
+) -> None:
+    """Compare with stock ExecuTorch; exports the model four times at the first run."""
+    quiet()
+    from bench.rows import as_json as to_json  # noqa: PLC0415
+    from bench.rows import show  # noqa: PLC0415
+    from examples.smollm2.bench import measure_all  # noqa: PLC0415
+    from examples.smollm2.model import load_smollm2  # noqa: PLC0415
+
+    rows = list(measure_all(load_smollm2, folder, context, turns, PROGRESS))
+    show(rows, title="SmolLM2-135M-Instruct, float32")
+    if as_json:
+        as_json.write_text(to_json(rows), encoding="utf-8")
+
+
+def _expect(program: Path) -> None:
+    if not program.exists():
+        typer.echo(
+            f"error: {program}: expected an exported model but found none; "
+            "python -m examples.smollm2 export makes it",
+            err=True,
+        )
+        raise typer.Exit(1)
+
+
+def quiet() -> None:
+    """Keeps ExecuTorch 1.5.1 and torch from talking about themselves."""
+    for name in ("torchao", "torch.utils._pytree"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+    warnings.simplefilter("ignore")

@@ -1,0 +1,61 @@
+"""The exported model beside eager PyTorch: the same tokens from both."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+
+from examples.smollm2.chat import Reader
+from examples.smollm2.model import load_smollm2
+from examples.smollm2.tokenizer import ChatTokenizer
+from examples.smollm2.weights import open_weights
+from pte_arenas.runtime import load_program
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from examples.smollm2.model import SmolLM2
+
+PROMPTS = (
+    "The capital of France is",
+    "Once upon a time, there was a",
+    "def fibonacci(n):\n",
+)
+
+
+class Comparison(NamedTuple):
+    """What follows a prompt, as the program and as eager PyTorch have it."""
+
+    prompt: str
+    program: str
+    eager: str
+    same: bool
+
+
+def compare_with_eager(path: Path, count: int) -> Iterator[Comparison]:
+    """Continues every prompt greedily by `count` tokens, the model not being quantised."""
+    tokenizer = ChatTokenizer(open_weights().metadata)
+    program = load_program(path)
+    model = load_smollm2(Reader(program).context)
+    for prompt in PROMPTS:
+        tokens = tokenizer.encode(prompt)
+        reader = Reader(program)
+        found = list(islice(reader.continue_greedily(reader.read(tokens)), count))
+        expected = continue_eagerly(model, tokens, count)
+        texts = (tokenizer.decode(one) for one in (found, expected))
+        yield Comparison(prompt, *texts, found == expected)
+
+
+@torch.no_grad()
+def continue_eagerly(model: SmolLM2, tokens: Sequence[int], count: int) -> list[int]:
+    """The likeliest tokens that follow some, by the module itself."""
+    logits = model.prefill(torch.tensor(tokens), torch.arange(len(tokens)))
+    found = [int(logits.argmax())]
+    while len(found) < count:
+        positions = torch.arange(len(tokens) + len(found))
+        logits = model.decode(torch.tensor(found[-1:]), positions)
+        found.append(int(logits.argmax()))
+    return found

@@ -1,0 +1,143 @@
+"""One way to run the model, measured in a process of its own: `python -m ... WAY FILE`.
+
+Prints JSON. Every way reads the same prompt and continues it greedily.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from examples.smollm2.chat import Reader
+from pte_arenas.runtime import load_program
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torch import Tensor
+
+PROMPT = 512
+CONTINUED = 64
+
+
+def measure(way: str, path: Path, prompt: int, continued: int) -> dict[str, Any]:
+    """Loads a program, reads a prompt and continues it.
+
+    Returns:
+        Seconds of loading, of the first token after that and of each further one; resident bytes
+        at the most, less what the process had before; the tokens.
+    """
+    tokens = torch.randint(17, 16_000, (prompt,), generator=torch.Generator().manual_seed(0))
+    before = _resident("VmRSS")
+    begun = time.perf_counter()
+    call = WAYS[way](path)
+    loaded = time.perf_counter()
+    logits = call("prefill", tokens, torch.arange(prompt))
+    found = [int(logits.argmax())]
+    first = time.perf_counter()
+    for filled in range(prompt + 1, prompt + continued):
+        logits = call("decode", torch.tensor(found[-1:]), torch.arange(filled))
+        found.append(int(logits.argmax()))
+    done = time.perf_counter()
+    return {
+        "load": loaded - begun,
+        "first token": first - loaded,
+        "token": (done - first) / max(continued - 1, 1),
+        "resident": _resident("VmHWM") - before,
+        "tokens": found,
+    }
+
+
+def measure_fork(path: Path, prompt: int, turns: int) -> dict[str, Any]:
+    """Reads a prefix again and again, and forks a session that has read it.
+
+    Returns:
+        Seconds of each turn until the first token is known: of reading the prefix with methods that
+        are loaded, and of forking, loading `decode` and reading one token.
+    """
+    program = load_program(path)
+    tokens = torch.randint(17, 16_000, (prompt,)).tolist()
+    reader = Reader(program)
+    reader.read(tokens)
+    read, forked = [], []
+    for _ in range(turns):
+        reader.session.execute("reset")
+        begun = time.perf_counter()
+        last = int(reader.read(tokens).argmax())
+        between = time.perf_counter()
+        reader.fork().read([last]).argmax()
+        read.append(between - begun)
+        forked.append(time.perf_counter() - between)
+    return {"read": read, "forked": forked}
+
+
+def _ours(path: Path) -> Callable[[str, Tensor, Tensor], Tensor]:
+    session = load_program(path).session()
+    for method in ("prefill", "decode"):
+        session.load_method(method)
+
+    def call(method: str, tokens: Tensor, positions: Tensor) -> Tensor:
+        logits: Tensor = session.execute(method, (tokens, positions))[0]
+        return logits
+
+    return call
+
+
+def _sharing(path: Path) -> Callable[[str, Tensor, Tensor], Tensor]:
+    methods = _stock_methods(path)
+
+    def call(method: str, tokens: Tensor, positions: Tensor) -> Tensor:
+        logits: Tensor = methods[method].execute((tokens, positions))[-1]
+        return logits
+
+    return call
+
+
+def _passing(path: Path) -> Callable[[str, Tensor, Tensor], Tensor]:
+    methods = _stock_methods(path)
+    meta = methods["decode"].metadata
+    caches = []
+    for index in range(2, meta.num_inputs()):
+        info = meta.input_tensor_meta(index)
+        dtype = torch.int64 if info.dtype() == 4 else torch.float32  # schema/scalar_type.fbs
+        caches.append(torch.zeros(info.sizes(), dtype=dtype))
+
+    def call(method: str, tokens: Tensor, positions: Tensor) -> Tensor:
+        *caches[:], logits = methods[method].execute((tokens, positions, *caches))
+        found: Tensor = logits
+        return found
+
+    return call
+
+
+def _stock_methods(path: Path) -> dict[str, Any]:
+    from executorch.runtime import Runtime  # noqa: PLC0415  # nothing of it where it is not used
+
+    program = Runtime.get().load_program(path)
+    return {name: program.load_method(name) for name in ("prefill", "decode")}
+
+
+WAYS = {"ours": _ours, "sharing": _sharing, "passing": _passing}
+
+
+def _resident(what: str) -> int:
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    (line,) = [line for line in status.splitlines() if line.startswith(what + ":")]
+    return int(line.split()[1]) * 1024
+
+
+def main() -> None:
+    """Measures what the arguments say."""
+    way, path, prompt, number = sys.argv[1], Path(sys.argv[2]), *map(int, sys.argv[3:5])
+    function = measure_fork if way == "fork" else measure
+    arguments = (path, prompt, number) if way == "fork" else (way, path, prompt, number)
+    print(json.dumps(function(*arguments)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,74 @@
+"""The same network as people run it on stock ExecuTorch 1.5.1, to compare with.
+
+Its two ways: memory that the methods share because whoever loads them says so, and a cache that is
+an input and an output of every call.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from executorch.exir import (
+    ExecutorchBackendConfig,
+    ExecutorchProgramManager,
+    to_edge_transform_and_lower,
+)
+from executorch.exir.passes import MemoryPlanningPass
+
+from examples.smollm2.program import entry_points, metadata, partitioners
+from examples.stock import pass_state, share_state
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from torch import Tensor
+    from torch.export import ExportedProgram
+
+    import pte_arenas as pa
+    from examples.smollm2.model import SmolLM2
+
+
+def export_sharing(model: SmolLM2) -> ExecutorchProgramManager:
+    """Exports for a caller that loads all methods into one planned memory for the cache."""
+    planning = MemoryPlanningPass(share_mutable_buffers=True)
+    config = ExecutorchBackendConfig(memory_planning_pass=planning, emit_mutable_buffer_names=True)
+    return _emit(model, share_state(model, _methods(model)), config)
+
+
+def export_passing(model: SmolLM2) -> ExecutorchProgramManager:
+    """Exports methods whose inputs are tokens, positions and the cache, which is output as well.
+
+    Raises:
+        ValueError: They return the cache in another order than they take it.
+    """
+    state = state_of(model)
+    exported = pass_state(model, _methods(model), state)
+    for name, changed in exported.changed.items():
+        if changed != tuple(state):
+            raise ValueError(f"{name}: expected to return {list(state)} but found {changed}")
+    # Inputs stay where the caller has them.
+    planning = MemoryPlanningPass(alloc_graph_input=False)
+    config = ExecutorchBackendConfig(memory_planning_pass=planning)
+    return _emit(model, exported.programs, config)
+
+
+def state_of(model: SmolLM2) -> dict[str, Tensor]:
+    """Buffers that the methods change, by name."""
+    changed = ("keys", "values", "tokens", "filled")
+    buffers = model.named_buffers()
+    return {name: buffer for name, buffer in buffers if name.rpartition(".")[2] in changed}
+
+
+def _methods(model: SmolLM2) -> dict[str, pa.EntryPoint]:
+    """All but `reset`: stock does not export methods without arguments."""
+    entries = entry_points(model)
+    return {name: entries[name] for name in ("prefill", "decode")}
+
+
+def _emit(
+    model: SmolLM2, programs: Mapping[str, ExportedProgram], config: ExecutorchBackendConfig
+) -> ExecutorchProgramManager:
+    edge = to_edge_transform_and_lower(
+        dict(programs), partitioner=partitioners(quantize=False), constant_methods=metadata(model)
+    )
+    return edge.to_executorch(config)

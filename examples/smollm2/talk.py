@@ -1,0 +1,106 @@
+"""The chat at the terminal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.prompt import Prompt
+
+from examples.smollm2.chat import Conversation, FullError, Reader, begin
+from examples.smollm2.tokenizer import SYSTEM, ChatTokenizer
+from examples.smollm2.weights import open_weights
+from pte_arenas.errors import ArenaError
+from pte_arenas.runtime import load_program
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+HELP = """\
+/reset      begin again after the system prompt
+/save FILE  write the conversation to a file
+/load FILE  go on with the conversation of a file
+/fork       go on in a copy of the conversation
+/back       return to where the last /fork left
+/quit       or the end of input"""
+
+
+class Talk:
+    """Conversations at the terminal, the last of which goes on.
+
+    Attributes:
+        conversations: Each a fork of the one before; the first is what the system prompt left.
+        console: Where answers go.
+    """
+
+    def __init__(self, start: Conversation, console: Console) -> None:
+        """Begins the first conversation as a fork of what has read the system prompt."""
+        self._start = start
+        self.console = console
+        self.conversations = [start.fork()]
+
+    def say(self, line: str) -> None:
+        """Does a command, or asks the model and prints its answer as it comes."""
+        command, _, argument = line.partition(" ")
+        commands: dict[str, Callable[[], object]] = {
+            "/reset": self._reset,
+            "/fork": lambda: self.conversations.append(self.conversations[-1].fork()),
+            "/back": self._back,
+            "/help": lambda: self._print(HELP),
+        }
+        files: dict[str, Callable[[Path], object]] = {
+            "/save": self.conversations[-1].save,
+            "/load": self.conversations[-1].load,
+        }
+        try:
+            if command in files and argument:
+                files[command](Path(argument.strip()))
+            elif command in commands and not argument:
+                commands[command]()
+            elif line.startswith("/"):
+                self._print(HELP)
+            elif line.strip():
+                self._ask(line)
+        except FullError as error:
+            self._print(f"{error}; /reset begins again")
+        except (ArenaError, OSError) as error:
+            self._print(str(error))
+
+    def _ask(self, question: str) -> None:
+        for piece in self.conversations[-1].ask(question):
+            self.console.out(piece, end="", highlight=False)
+        self.console.out()
+
+    def _reset(self) -> None:
+        self.conversations[-1] = self._start.fork()
+
+    def _back(self) -> None:
+        if len(self.conversations) == 1:
+            self._print("expected a conversation that /fork left but found none")
+        else:
+            self.conversations.pop()
+
+    def _print(self, text: str) -> None:
+        self.console.print(text, style="dim", markup=False, highlight=False)
+
+
+def talk(path: Path, system: str | None) -> None:
+    """Reads lines until the end of input."""
+    console = Console()
+    with console.status("loading the model and reading the system prompt"):
+        tokenizer = ChatTokenizer(open_weights().metadata)
+        start = begin(Reader(load_program(path)), tokenizer, system or SYSTEM)
+    chat = Talk(start, console)
+    console.print(HELP, style="dim", markup=False, highlight=False)
+    while True:
+        try:
+            line = Prompt.ask(">" * len(chat.conversations), console=console)
+        except (EOFError, KeyboardInterrupt):
+            return
+        if line == "/quit":
+            return
+        try:
+            chat.say(line)
+        except KeyboardInterrupt:
+            console.out()
