@@ -106,7 +106,7 @@ def test_layout(kind: str) -> None:
     }
     assert modes[ENCODE, "cross"] == {"write"}
     assert modes["decode", "cross"] == {"read"}
-    assert modes["decode", "past"] == {"read-write"}
+    assert modes["decode", "past"] == {"read_write"}
 
 
 @kinds

@@ -36,7 +36,7 @@ def main(config: Config | None = None) -> int:
 
     model = Translator(config or Config())
     source = torch.randint(1, model.config.vocabulary, (model.config.source,))
-    length = model.config.source * 3 // 4
+    length, steps = model.config.source * 3 // 4, min(STEPS, model.config.target)
     progress, console = Console(stderr=True), Console()
     with progress.status("exporting with arenas"):
         program = export_translator(model)
@@ -46,9 +46,9 @@ def main(config: Config | None = None) -> int:
     layout = pa.read_layout(program.buffer)
     console.print(draw_layout(layout, "translator.pte"), end="\n\n", soft_wrap=True)
     passed = Passed(passing.buffer, state, changed)
-    eager = translate(in_eager(model), source, length, STEPS)
-    arenas = translate(in_session(load_program(program.buffer).session()), source, length, STEPS)
-    other = translate(passed, source, length, STEPS)
+    eager = translate(in_eager(model), source, length, steps)
+    arenas = translate(in_session(load_program(program.buffer).session()), source, length, steps)
+    other = translate(passed, source, length, steps)
 
     table = Table("state in", "state moved per token", "planned", "apart from eager")
     worst = []
