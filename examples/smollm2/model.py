@@ -170,7 +170,8 @@ class SmolLM2(nn.Module):
     tokens: Tensor
     filled: Tensor
     turn: Tensor
-    angles: Tensor
+    cosines: Tensor
+    sines: Tensor
 
     def __init__(self, config: Config) -> None:
         """Makes the layers with random weights; `load_smollm2` gives the trained ones."""
@@ -187,8 +188,10 @@ class SmolLM2(nn.Module):
         # Turns each pair of neighbours by a right angle: (a, b) becomes (-b, a).
         turn = torch.block_diag(*[torch.tensor([[0.0, -1.0], [1.0, 0.0]])] * (config.head // 2))
         self.register_buffer("turn", turn, persistent=False)
-        angles = config.base ** (torch.arange(0, config.head, 2) / -config.head)
-        self.register_buffer("angles", angles.repeat_interleave(2), persistent=False)
+        powers = torch.arange(0, config.head, 2).repeat_interleave(2) / -config.head
+        angles = torch.arange(config.context)[:, None, None] * config.base**powers
+        self.register_buffer("cosines", angles.cos(), persistent=False)
+        self.register_buffer("sines", angles.sin(), persistent=False)
 
     def prefill(self, tokens: Tensor, positions: Tensor) -> Tensor:
         """Reads several tokens and returns the logits of what follows the last, `(1, vocabulary)`.
@@ -223,8 +226,7 @@ class SmolLM2(nn.Module):
         self.filled.zero_()
 
     def _place(self, own: Tensor, filled: int, mask: Tensor | None = None) -> Place:
-        angles = (own[:, None] * self.angles)[:, None]
-        return Place(own, filled, angles.cos(), angles.sin(), self.turn, mask)
+        return Place(own, filled, self.cosines[own], self.sines[own], self.turn, mask)
 
     def _read(self, tokens: Tensor, place: Place) -> Tensor:
         self.tokens.index_copy_(0, place.positions, tokens)

@@ -6,10 +6,7 @@ import copy
 from typing import TYPE_CHECKING
 
 import torch
-from executorch.backends.xnnpack.partition.xnnpack_partitioner import (
-    XnnpackDynamicallyQuantizedPartitioner,
-    XnnpackPartitioner,
-)
+from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
 from executorch.exir import to_edge_transform_and_lower
 from torch.export import Dim
 from torchao.quantization import Int8DynamicActivationIntxWeightConfig, quantize_
@@ -78,18 +75,11 @@ def export_smollm2(
     begin(STAGES[1])
     edge = to_edge_transform_and_lower(
         exported.programs,
-        partitioner=partitioners(quantize=quantize),
+        partitioner=[XnnpackPartitioner()],
         constant_methods=metadata(model),
     )
     begin(STAGES[2])
     return pa.to_executorch(edge, exported.arenas)
-
-
-def partitioners(*, quantize: bool) -> list[XnnpackPartitioner]:
-    """Partitioners for XNNPACK; those of layers with dynamically quantised activations first."""
-    if quantize:
-        return [XnnpackDynamicallyQuantizedPartitioner(), XnnpackPartitioner()]
-    return [XnnpackPartitioner()]
 
 
 def quantized(model: SmolLM2) -> SmolLM2:

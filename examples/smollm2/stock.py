@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
 from executorch.exir import (
     ExecutorchBackendConfig,
     ExecutorchProgramManager,
@@ -15,7 +16,7 @@ from executorch.exir import (
 )
 from executorch.exir.passes import MemoryPlanningPass
 
-from examples.smollm2.program import entry_points, metadata, partitioners
+from examples.smollm2.program import entry_points, metadata
 from examples.stock import pass_state, share_state
 
 if TYPE_CHECKING:
@@ -69,6 +70,6 @@ def _emit(
     model: SmolLM2, programs: Mapping[str, ExportedProgram], config: ExecutorchBackendConfig
 ) -> ExecutorchProgramManager:
     edge = to_edge_transform_and_lower(
-        dict(programs), partitioner=partitioners(quantize=False), constant_methods=metadata(model)
+        dict(programs), partitioner=[XnnpackPartitioner()], constant_methods=metadata(model)
     )
     return edge.to_executorch(config)
