@@ -55,8 +55,7 @@ def draw_map(
 
 def _write_map(output: Path, layout: ProgramLayout, timeline: ProgramTimeline, title: str) -> None:
     from pte_arenas.files import replacing  # noqa: PLC0415
-    from pte_arenas.html_map import draw_html  # noqa: PLC0415
-    from pte_arenas.svg_map import draw_svg  # noqa: PLC0415
+    from pte_arenas.maps import draw_html, draw_svg  # noqa: PLC0415
 
     draw = draw_html if output.suffix == ".html" else draw_svg
     text = draw(layout, timeline, title)
