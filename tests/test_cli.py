@@ -34,9 +34,9 @@ arena 0  kv_cache  state  1,146,880 bytes  align 64  cpu
   k_cache  [        0,   524,288)  ##############..................  int8 [524288]  encode w  decode rw
   v_cache  [  524,288, 1,048,576)  ..............###############...  int8 [524288]  encode w  decode r
 
-methods, with the bytes of their own
-  encode  407,904  kv_cache on memory id 2
-  decode  100,000  kv_cache on memory id 2
+methods   own bytes  without arenas
+  encode    407,904       1,554,784  kv_cache on memory id 2
+  decode    100,000       1,246,880  kv_cache on memory id 2
 """  # noqa: E501
 
 ODD_PICTURE = """\
@@ -50,16 +50,16 @@ arena 0  state  state  4,096 bytes  align 64  cpu
 arena 1  scratch  scratch  1 byte  align 64  cuda:0
   step  [0, 0)  ................................
 
-methods, with the bytes of their own
-  step  128  state on memory id 2  scratch on memory id 3
-  peek    1
+methods  own bytes  without arenas
+  step         128           4,225  state on memory id 2  scratch on memory id 3
+  peek           1               1
 """
 
 STOCK_PICTURE = """\
 stock.pte  1 method, 0 arenas, 48 bytes planned
 
-methods, with the bytes of their own
-  forward  48
+methods    own bytes
+  forward         48
 """
 
 
@@ -225,12 +225,208 @@ def test_unreadable_file_is_one_sentence(
 
 @pytest.mark.parametrize(
     "arguments",
-    [["inspect"], ["inspect", "a.pte", "b.pte"], ["nonsense"], ["check", "--json", "a"]],
+    [
+        ["inspect"],
+        ["inspect", "a.pte", "b.pte"],
+        ["nonsense"],
+        ["check", "--jsn", "a"],
+        ["diff", "a.pte"],
+        ["map", "a.pte"],
+        ["map", "a.pte", "-o", "a.png"],
+        ["budget", "a.pte"],
+        ["budget", "a.pte", "--limit", "total"],
+        ["budget", "a.pte", "--limit", "total=2KB"],
+        ["budget", "a.pte", "--limit", "total=2", "--limit", "total=3"],
+        ["budget", "a.pte", "--limit", "total=2", "--region", "x"],
+    ],
 )
 def test_wrong_usage(arguments: list[str]) -> None:
     done = run(*arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert "Usage: pte-arenas" in done.stderr
+
+
+POOLS = """\
+pools.pte  2 methods, 0 arenas, 200 bytes planned
+
+methods  own bytes
+  step         136  128 on memory id 1  8 on memory id 3
+  peek          64
+"""
+
+
+def test_inspect_draws_pools(tmp_path: Path) -> None:
+    path = tmp_path / "pools.pte"
+    changes = {
+        "programArenas": None,
+        "executionPlan[0].nonConstBufferSizes": [0, 128, 0, 8],
+        "executionPlan[0].arenaBindings": None,
+        "executionPlan[1].nonConstBufferSizes": [0, 64],
+        "executionPlan[1].arenaBindings": None,
+    }
+    path.write_bytes(file_with(changes))
+    assert run("inspect", path).stdout == POOLS
+
+
+# --- Comparing ---
+
+DIFFERENCES = """\
+old.pte -> new.pte  5 differences
+
+breaks saved states
+  slot 'cache'  sizes      [4, 4] -> [16]
+  slot 'cache'  dim order  [0, 1] -> [0]
+
+layout only
+  program               planned bytes  256 -> 384
+  arena 'scratch'       size           32 -> 160
+  slot 'cache'          initial value  values -> zeros
+"""
+CHANGES = {
+    "arenas[0].slots[0].sizes": [16],
+    "arenas[0].slots[0].dimOrder": [0],
+    "arenas[0].slots[0].dataBufferIdx": 0,
+    "arenas[1].size": 160,
+}
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> Path:
+    path = tmp_path / "old.pte"
+    path.write_bytes(file_with({}))
+    return path
+
+
+@pytest.fixture
+def new(tmp_path: Path) -> Path:
+    path = tmp_path / "new.pte"
+    path.write_bytes(file_with(CHANGES))
+    return path
+
+
+def test_diff(old: Path, new: Path) -> None:
+    done = run("diff", old, new)
+    assert (done.returncode, done.stderr) == (1, "")
+    assert done.stdout == DIFFERENCES
+
+
+def test_diff_of_equal_layouts(old: Path) -> None:
+    done = run("diff", old, old)
+    assert (done.returncode, done.stdout) == (0, "old.pte -> old.pte  the same layout\n")
+
+
+@pytest.mark.parametrize(("breaking", "status"), [(True, 1), (False, 0)])
+def test_diff_of_saved_state(old: Path, new: Path, status: int, *, breaking: bool) -> None:
+    if not breaking:
+        new.write_bytes(file_with({"arenas[1].size": 160}))
+    done = run("diff", "--saved-state", old, new)
+    assert done.returncode == status
+    assert "layout only" not in done.stdout
+    assert ("breaks saved states" in done.stdout) is breaking
+
+
+def test_diff_prints_json(old: Path, new: Path) -> None:
+    report = json.loads(run("diff", "--json", old, new).stdout)
+    found = tuple(pa.Difference.model_validate(each) for each in report["differences"])
+    assert found == pa.diff(old, new)
+    assert report["same"] is False
+    assert json.loads(run("diff", "--json", old, old).stdout) == {"same": True, "differences": []}
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_diff_of_a_bad_file(old: Path, tmp_path: Path, *, swapped: bool) -> None:
+    bad = tmp_path / "bad.pte"
+    files = [old, bad][:: -1 if swapped else 1]
+    done = run("diff", *files)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"{bad}: no such file or directory\n"
+
+
+BUDGET = """\
+mixed.pte  1 limit exceeded
+
+  SRAM    260  of 128  132 bytes too many
+  stream   44  of 128  84 bytes left
+
+SRAM: the whole program, since nothing in it has this name
+  112  43%  method push, memory id 1; 51 live at instruction 6 aten::sum.IntList_out
+        24  activation 20, made by 5 dim_order_ops::_to_dim_order_copy.out
+        12  activation 16
+         8  activation 18, made by 4 aten::add.out
+         4  activation 25, made by 6 aten::sum.IntList_out
+         3  activation 17, made by 3 aten::logical_not.out
+   64  25%  method peek, memory id 1; 23 live at instruction 3 aten::mul.out
+        8  output 15, made by 3 aten::mul.out
+        8  output 5, made by 0 dim_order_ops::_clone_dim_order.out
+        4  activation 12, made by 2 dim_order_ops::_to_dim_order_copy.out
+        3  output 8, made by 1 dim_order_ops::_clone_dim_order.out
+   44  17%  arena stream
+        12  history
+         8  total
+         3  flags
+   32  12%  method rescale, memory id 1; 12 live at instruction 0 aten::mul.out
+        8  activation 5, made by 0 aten::mul.out
+        4  input 4
+    8   3%  arena calibration
+        8  scale
+"""
+
+
+def test_budget() -> None:
+    done = run("budget", GOLDEN / "mixed.pte", "--limit", "SRAM=128", "--limit", "stream=128")
+    assert (done.returncode, done.stderr) == (1, "")
+    assert done.stdout == BUDGET
+
+
+def test_kept_budget() -> None:
+    region = ("--region", "SRAM=arena:stream, id:1")
+    done = run("budget", GOLDEN / "mixed.pte", *region, "--limit", "SRAM=0.25K")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "mixed.pte  within budget\n\n  SRAM  252  of 256  4 bytes left\n"
+
+
+def test_budget_prints_json() -> None:
+    path = GOLDEN / "mixed.pte"
+    done = run("budget", path, "--limit", "stream=1K", "--json")
+    report = json.loads(done.stdout)
+    assert done.returncode == 0
+    assert report.pop("kept") is True
+    assert pa.BudgetReport.model_validate_json(json.dumps(report)) == pa.check_budget(
+        path, {"stream": 1024}
+    )
+
+
+@pytest.mark.parametrize("name", ["missing.pte", "counter.pte"])
+def test_budget_in_trouble(name: str) -> None:
+    done = run("budget", GOLDEN / name, "--limit", "arena:x=1")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"{GOLDEN / name}: ")
+    assert done.stderr.count("\n") == 1
+
+
+# --- JSON of the others ---
+
+
+def test_check_prints_json(tmp_path: Path) -> None:
+    assert json.loads(run("check", "--json", GOLDEN / "counter.pte").stdout) == {"valid": True}
+    path = tmp_path / "bad.pte"
+    path.write_bytes(file_with({"arenas[0].alignment": 12}))
+    done = run("check", "--json", path)
+    assert done.returncode == 1
+    assert json.loads(done.stdout) == {
+        "valid": False,
+        "where": "arenas[0].alignment",
+        "message": "expected a power of two but found 12",
+    }
+
+
+def test_map_prints_json() -> None:
+    path = GOLDEN / "mixed.pte"
+    report = json.loads(run("map", "--json", path).stdout)
+    timeline = pa.ProgramTimeline.model_validate_json(json.dumps(report["timeline"]))
+    assert timeline == pa.read_timeline(path)
+    layout = pa.ProgramLayout.model_validate_json(json.dumps(report["layout"]))
+    assert layout == pa.read_layout(path)
 
 
 def test_demo() -> None:
@@ -260,10 +456,10 @@ def test_help_needs_nothing_heavy() -> None:
     assert done.stdout.splitlines()[-1] == "[]"
 
 
-@pytest.mark.parametrize("command", ["inspect", "check"])
+@pytest.mark.parametrize("command", ["inspect", "check", "map"])
 def test_reading_does_not_import_torch(command: str) -> None:
     code = (
-        f"import sys; from pte_arenas.cli import app; app(['{command}', sys.argv[1]], "
+        f"import sys; from pte_arenas.cli import app; app(['{command}', sys.argv[1], '--json'], "
         "standalone_mode=False); print('torch' in sys.modules)"
     )
     done = subprocess.run(

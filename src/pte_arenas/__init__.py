@@ -18,8 +18,10 @@ from pte_arenas.errors import (
 
 if TYPE_CHECKING:
     from pte_arenas.adopter import adopt
+    from pte_arenas.budgets import BudgetLine, BudgetReport, MemoryPart, Occupant, check_budget
     from pte_arenas.checker import check
     from pte_arenas.declare import Arena, EntryPoint
+    from pte_arenas.differences import Difference, diff
     from pte_arenas.emitter import ArenaProgramManager, to_executorch
     from pte_arenas.exporter import Exported, SharedArena, SharedBuffer, export
     from pte_arenas.layout import (
@@ -33,8 +35,15 @@ if TYPE_CHECKING:
         ProgramLayout,
         SlotAccess,
     )
+    from pte_arenas.lifetimes import read_timeline
     from pte_arenas.memory import MethodMemory, ProgramMemory
     from pte_arenas.read import read_layout
+    from pte_arenas.timeline import (
+        Instruction,
+        MethodTimeline,
+        ProgramTimeline,
+        TensorLifetime,
+    )
     from pte_arenas.verification import CaseResult, VerificationReport, verify
 
 # In the order of the flow. Imported on first use: the command line and the runtime must not wait
@@ -65,6 +74,18 @@ _HOME = {
     "SlotAccess": "layout",
     "BoundTensor": "layout",
     "InitialData": "layout",
+    "read_timeline": "lifetimes",
+    "ProgramTimeline": "timeline",
+    "MethodTimeline": "timeline",
+    "Instruction": "timeline",
+    "TensorLifetime": "timeline",
+    "diff": "differences",
+    "Difference": "differences",
+    "check_budget": "budgets",
+    "BudgetReport": "budgets",
+    "BudgetLine": "budgets",
+    "MemoryPart": "budgets",
+    "Occupant": "budgets",
 }
 
 __all__ = [
@@ -93,6 +114,18 @@ __all__ = [
     "SlotAccess",
     "BoundTensor",
     "InitialData",
+    "read_timeline",
+    "ProgramTimeline",
+    "MethodTimeline",
+    "Instruction",
+    "TensorLifetime",
+    "diff",
+    "Difference",
+    "check_budget",
+    "BudgetReport",
+    "BudgetLine",
+    "MemoryPart",
+    "Occupant",
     "ArenaError",
     "InvalidProgramError",
     "StateFileError",

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from pte_arenas.errors import ArenaError, InvalidProgramError
-from pte_arenas.frame import DAMAGED
 from pte_arenas.layout import InitialData, PlannedBuffer, ProgramLayout
 from pte_arenas.merge import StateTensor, contradiction
-from pte_arenas.planned import PlannedTensor, numbers, read_tensor, tensors_in, used_values
+from pte_arenas.planned import PlannedTensor, numbers, read_tensor, tensors_in, text, used_values
 from pte_arenas.rules.arenas import check_initial_value
 from pte_arenas.rules.tensors import check_nbytes, check_type, quoted
 from pte_arenas.wire.TensorDataLocation import TensorDataLocation
@@ -99,7 +98,7 @@ def _read_methods(program: Any, layout: ProgramLayout, memory_id: int) -> Iterat
 
 
 def _delegates(plan: Any) -> list[str]:
-    return [_text(plan.Delegates(d).Id()) for d in range(plan.DelegatesLength())]
+    return [text(plan.Delegates(d).Id()) for d in range(plan.DelegatesLength())]
 
 
 def _check_no_inputs(
@@ -119,7 +118,7 @@ def _read_state(where: str, planned: PlannedTensor, data: InitialData | None) ->
     name = None
     extra = planned.table.ExtraTensorInfo()
     if extra is not None:
-        name = _text(extra.FullyQualifiedName())
+        name = text(extra.FullyQualifiedName())
         _check_location(f"{where}.extra_tensor_info", name, tensor.data_buffer_idx, extra)
     check_initial_value(f"{where}.data_buffer_idx", tensor, data)
     dim_order = numbers(planned.table.DimOrderAsNumpy())
@@ -138,13 +137,6 @@ def _check_location(where: str, name: str, index: int, extra: Any) -> None:
             f"{where}.mutable_data_segments_idx: expected 0, where arenas have their initial "
             f"values, but found {segments}; export again with pte_arenas.export"
         )
-
-
-def _text(raw: bytes | None) -> str:
-    try:
-        return (raw or b"").decode()
-    except UnicodeDecodeError:
-        raise InvalidProgramError("program", DAMAGED) from None
 
 
 def _check_buffers(claimed: Sequence[ClaimedMemory], memory_id: int) -> None:

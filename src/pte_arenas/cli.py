@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from pte_arenas import seeing
+from pte_arenas.console import (
+    AsJson,
+    ProgramFile,
+    dumped,
+    one_sentence,
+    print_json,
+    print_text,
+    sums,
+)
 from pte_arenas.dtypes import name_of
-from pte_arenas.errors import ArenaError, InvalidProgramError
+from pte_arenas.errors import InvalidProgramError
 from pte_arenas.rules.tensors import LONGEST_LIST, escaped, quoted
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
+from pte_arenas.sizes import counted, in_bytes
 
 app = typer.Typer(
     add_completion=False,
@@ -47,41 +53,46 @@ def options(
     """Program-scoped memory arenas for ExecuTorch."""
 
 
-ProgramFile = Annotated[Path, typer.Argument(metavar="FILE", help="A .pte file.")]
-
-
 @app.command()
 def inspect(
     file: ProgramFile,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show how a program's memory is laid out."""
     # Imported late, here and below, so that `pte-arenas --help` answers at once.
     from pte_arenas.read import read_layout  # noqa: PLC0415
 
-    with _one_sentence(file):
+    with one_sentence(file):
         layout = read_layout(file)
     if as_json:
-        report = {
-            "layout": layout.model_dump(mode="json"),
-            "planned_bytes": layout.planned_bytes,
-            "unshared_bytes": layout.unshared_bytes,
-        }
-        typer.echo(json.dumps(report, indent=2))
+        print_json(sums(layout) | {"layout": dumped(layout)})
         return
     from pte_arenas.render import draw_layout  # noqa: PLC0415
 
-    _print(draw_layout(layout, file.name))
+    print_text(draw_layout(layout, file.name))
+
+
+app.command(name="map")(seeing.draw_map)
+app.command()(seeing.diff)
+app.command()(seeing.budget)
 
 
 @app.command()
-def check(file: ProgramFile) -> None:
+def check(file: ProgramFile, as_json: AsJson = False) -> None:
     """Check that a program keeps every rule of the format."""
     from pte_arenas.checker import check as check_program  # noqa: PLC0415
 
-    with _one_sentence(file):
-        check_program(file)
-    typer.echo(f"{escaped(str(file))}: valid")
+    with one_sentence(file):
+        try:
+            check_program(file)
+        except InvalidProgramError as error:
+            if as_json:
+                print_json({"valid": False, "where": error.where, "message": error.message})
+            raise
+    if as_json:
+        print_json({"valid": True})
+    else:
+        typer.echo(f"{escaped(str(file))}: valid")
 
 
 @app.command()
@@ -93,15 +104,19 @@ def adopt(
     require_arenas: Annotated[
         bool, typer.Option(help="Let runtimes without arenas refuse the new file.")
     ] = True,
+    as_json: AsJson = False,
 ) -> None:
     """Make memory that the methods of a stock file share an arena."""
     from pte_arenas.adopter import adopt as adopt_program  # noqa: PLC0415
 
-    with _one_sentence(old):
+    with one_sentence(old):
         layout = adopt_program(old, new, memory_id, name=name, require_arenas=require_arenas)
+    if as_json:
+        print_json(sums(layout) | {"layout": dumped(layout)})
+        return
     (arena,) = layout.arenas
-    users = _count(sum(bool(method.bindings) for method in layout.methods), "method")
-    size, slots = _count(arena.size, "byte"), _count(len(arena.slots), "slot")
+    users = counted(sum(bool(method.bindings) for method in layout.methods), "method")
+    size, slots = in_bytes(arena.size), counted(len(arena.slots), "slot")
     typer.echo(
         f"{escaped(str(new))}: memory id {memory_id} of {users} is arena {quoted(arena.name)}, "
         f"{size} with {slots}"
@@ -126,22 +141,21 @@ def verify(
     data_path: Annotated[
         Path | None, typer.Option("--data", help="A .ptd file that the program needs.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Run the test suites of a bundled program."""
     from pte_arenas.verification import verify as verify_bundle  # noqa: PLC0415
 
-    with _one_sentence(file):
+    with one_sentence(file):
         report = verify_bundle(
             file, keep_state=keep_state, rtol=rtol, atol=atol, data_path=data_path
         )
     if as_json:
-        passed = {"passed": report.passed}
-        typer.echo(json.dumps(report.model_dump(mode="json") | passed, indent=2))
+        print_json(dumped(report) | {"passed": report.passed})
     else:
         from pte_arenas.render import draw_report  # noqa: PLC0415
 
-        _print(draw_report(report, file.name))
+        print_text(draw_report(report, file.name))
     if not report.passed:
         raise typer.Exit(1)
 
@@ -161,12 +175,12 @@ def run(
     data_path: Annotated[
         Path | None, typer.Option("--data", help="A .ptd file that the program needs.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Run methods one after the other over one state."""
     from pte_arenas.runner import run_methods  # noqa: PLC0415
 
-    with _one_sentence(file):
+    with one_sentence(file):
         calls = run_methods(
             file,
             methods,
@@ -181,7 +195,7 @@ def run(
                 {"method": call.method, "outputs": [_as_json(value) for value in call.outputs]}
                 for call in calls
             ]
-            typer.echo(json.dumps(report, indent=2))
+            print_json(report)
             return
         from pte_arenas.render import draw_value  # noqa: PLC0415
 
@@ -198,12 +212,8 @@ def _as_json(value: Any) -> Any:
     return {"dtype": name_of(value.dtype), "sizes": list(value.shape), "values": value.tolist()}
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" + ("" if number == 1 else "s")
-
-
 @app.command()
-def demo() -> None:
+def demo(as_json: AsJson = False) -> None:
     """Export a small stateful model, run it and compare it with PyTorch."""
     from pte_arenas.demo import run_demo  # noqa: PLC0415
     from pte_arenas.render import draw_layout  # noqa: PLC0415
@@ -211,38 +221,19 @@ def demo() -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "running_mean.pte"
         layout, steps = run_demo(path)
-    _print(draw_layout(layout, path.name))
-    typer.echo("\ncall      program  eager PyTorch")
-    for step in steps:
-        if step.program is not None:
-            typer.echo(f"{step.call:8}  {step.program:7.4f}  {step.eager:13.4f}")
-        else:
-            typer.echo(step.call)
+    if as_json:
+        print_json({"layout": dumped(layout), "steps": [asdict(step) for step in steps]})
+    else:
+        print_text(draw_layout(layout, path.name))
+        typer.echo("\ncall      program  eager PyTorch")
+        for step in steps:
+            if step.program is not None:
+                typer.echo(f"{step.call:8}  {step.program:7.4f}  {step.eager:13.4f}")
+            else:
+                typer.echo(step.call)
     if any(step.program != step.eager for step in steps):
         typer.echo("the program and PyTorch disagree", err=True)
         raise typer.Exit(1)
-
-
-def _print(text: RenderableType) -> None:
-    from rich.console import Console  # noqa: PLC0415
-
-    Console().print(text, soft_wrap=True)
-
-
-@contextmanager
-def _one_sentence(file: Path) -> Iterator[None]:
-    """Turns a bad or missing file, or a wrong request, into one sentence and exit status 1."""
-    try:
-        yield
-    except (ArenaError, InvalidProgramError) as error:
-        reason = str(error)
-    except OSError as error:
-        file = Path(error.filename or file)  # it may be another one
-        reason = (error.strerror or str(error)).lower()
-    else:
-        return
-    typer.echo(f"{escaped(str(file))}: {reason}", err=True)
-    raise typer.Exit(1)
 
 
 def main() -> None:

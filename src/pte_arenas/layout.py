@@ -7,17 +7,14 @@ rule. The rules themselves are in `rules.py`.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from pte_arenas.dtypes import DTYPES
-from pte_arenas.errors import ArenaError
-from pte_arenas.names import nearest
+from pte_arenas.names import named
 from pte_arenas.rules import check_layout
 from pte_arenas.rules.tensors import quoted
-
-_T = TypeVar("_T")
 
 Lifetime = Literal["state", "scratch"]
 AccessMode = Literal["read", "write", "read_write"]
@@ -89,7 +86,7 @@ class ArenaLayout(_Layout):
 
     def slot(self, fqn: str) -> ArenaSlot:
         """The slot of this name; raises `ArenaError` when there is none."""
-        return _named(
+        return named(
             f"slot of arena {quoted(self.name)}", fqn, {slot.fqn: slot for slot in self.slots}
         )
 
@@ -200,16 +197,16 @@ class ProgramLayout(_Layout):
 
     def arena(self, name: str) -> ArenaLayout:
         """The arena of this name; raises `ArenaError` when there is none."""
-        return _named("arena", name, {arena.name: arena for arena in self.arenas})
+        return named("arena", name, {arena.name: arena for arena in self.arenas})
 
     def method(self, name: str) -> MethodLayout:
         """The method of this name; raises `ArenaError` when there is none."""
-        return _named("method", name, {method.name: method for method in self.methods})
+        return named("method", name, {method.name: method for method in self.methods})
 
     def slot(self, fqn: str) -> ArenaSlot:
         """The slot of this name in any arena; raises `ArenaError` when there is none."""
         slots = {slot.fqn: slot for arena in self.arenas for slot in arena.slots}
-        return _named("slot", fqn, slots)
+        return named("slot", fqn, slots)
 
     @property
     def planned_bytes(self) -> int:
@@ -219,27 +216,26 @@ class ProgramLayout(_Layout):
 
     @property
     def unshared_bytes(self) -> int:
-        """Bytes that it would plan if each method had its own copy of the arenas it binds.
+        """Bytes that it would plan if each method had its own copy of the arenas it binds."""
+        return sum(self.unshared_by_method)
+
+    @property
+    def unshared_by_method(self) -> tuple[int, ...]:
+        """Bytes that each method would plan with its own copy of the arenas it binds.
 
         Of a scratch arena a method needs as much less than the largest one as its tensors end
         before those of that.
         """
-        own = sum(method.planned_bytes for method in self.methods)
-        bindings = [binding for method in self.methods for binding in method.bindings]
-        used: dict[int, list[int]] = {}
-        for binding in bindings:
-            used.setdefault(binding.arena, []).append(binding.used_bytes)
-        for index, ends in used.items():
-            arena = self.arenas[index]
-            own += len(ends) * arena.size
-            if arena.lifetime == "scratch":
-                own -= sum(max(ends) - end for end in ends)
-        return own
-
-
-def _named(kind: str, name: str, known: dict[str, _T]) -> _T:
-    if name not in known:
-        raise ArenaError(
-            f"expected a known {kind} but found {quoted(name)}; {nearest(name, known)}"
-        )
-    return known[name]
+        used: dict[int, int] = {}
+        for binding in (binding for method in self.methods for binding in method.bindings):
+            used[binding.arena] = max(used.get(binding.arena, 0), binding.used_bytes)
+        totals = []
+        for method in self.methods:
+            total = method.planned_bytes
+            for binding in method.bindings:
+                arena = self.arenas[binding.arena]
+                total += arena.size
+                if arena.lifetime == "scratch":
+                    total -= used[binding.arena] - binding.used_bytes
+            totals.append(total)
+        return tuple(totals)

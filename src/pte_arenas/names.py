@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
 
+from pte_arenas.errors import ArenaError
 from pte_arenas.rules.tensors import quoted
+
+_T = TypeVar("_T")
 
 _MOST_LISTED = 8
 
@@ -21,3 +25,12 @@ def nearest(name: str, known: Iterable[str]) -> str:
     shown = ", ".join(map(quoted, known[:_MOST_LISTED]))
     more = len(known) - _MOST_LISTED
     return f"there are {shown}" + (f" and {more} more" if more > 0 else "")
+
+
+def named(kind: str, name: str, known: Mapping[str, _T]) -> _T:
+    """Returns what has this name; raises `ArenaError` with a hint when nothing has."""
+    if name not in known:
+        raise ArenaError(
+            f"expected a known {kind} but found {quoted(name)}; {nearest(name, known)}"
+        )
+    return known[name]

@@ -7,9 +7,13 @@ from math import prod
 from typing import Any, NamedTuple
 
 from pte_arenas.dtypes import DTYPES_BY_CODE
+from pte_arenas.errors import InvalidProgramError
+from pte_arenas.frame import DAMAGED
 from pte_arenas.layout import BoundTensor
 from pte_arenas.wire.DelegateCall import DelegateCall
+from pte_arenas.wire.FreeCall import FreeCall
 from pte_arenas.wire.InstructionArguments import InstructionArguments
+from pte_arenas.wire.JumpFalseCall import JumpFalseCall
 from pte_arenas.wire.KernelCall import KernelCall
 from pte_arenas.wire.KernelTypes import KernelTypes
 from pte_arenas.wire.MoveCall import MoveCall
@@ -21,6 +25,8 @@ _CALLS = {
     InstructionArguments.KernelCall: KernelCall,
     InstructionArguments.DelegateCall: DelegateCall,
     InstructionArguments.MoveCall: MoveCall,
+    InstructionArguments.JumpFalseCall: JumpFalseCall,
+    InstructionArguments.FreeCall: FreeCall,
 }
 _LISTS = {
     KernelTypes.TensorList: TensorList,
@@ -80,16 +86,36 @@ def used_values(plan: Any) -> set[int]:
     """Indices of the values that a plan's instructions and results refer to, also in lists."""
     used = set(numbers(plan.OutputsAsNumpy()))
     for c in range(plan.ChainsLength()):
-        chain = plan.Chains(c)
-        for i in range(chain.InstructionsLength()):
-            instruction = chain.Instructions(i)
-            call = _read(_CALLS.get(instruction.InstrArgsType()), instruction.InstrArgs())
-            used.update(_values_of(call))
+        for call in calls_in(plan.Chains(c)):
+            used.update(values_of(call))
     for v in [v for v in used if 0 <= v < plan.ValuesLength()]:
-        value = plan.Values(v)
-        items = _read(_LISTS.get(value.ValType()), value.Val())
-        used.update(numbers(items.ItemsAsNumpy()) if items else ())
+        used.update(items_of(plan, v))
     return used
+
+
+def calls_in(chain: Any) -> Iterator[Any]:
+    """The tables of a chain's instructions; None for one of no known kind."""
+    for i in range(chain.InstructionsLength()):
+        instruction = chain.Instructions(i)
+        yield _read(_CALLS.get(instruction.InstrArgsType()), instruction.InstrArgs())
+
+
+def values_of(call: Any) -> tuple[int, ...]:
+    """Indices of the values that an instruction reads or writes."""
+    if isinstance(call, MoveCall):
+        return call.MoveFrom(), call.MoveTo()
+    if isinstance(call, JumpFalseCall):
+        return (call.CondValueIndex(),)
+    if isinstance(call, (KernelCall, DelegateCall)):
+        return numbers(call.ArgsAsNumpy())
+    return ()
+
+
+def items_of(plan: Any, v: int) -> tuple[int, ...]:
+    """Indices of the values in a list of tensors; none for a value of another kind."""
+    value = plan.Values(v)
+    items = _read(_LISTS.get(value.ValType()), value.Val())
+    return numbers(items.ItemsAsNumpy()) if items else ()
 
 
 def _read(reader: Any, union: Any) -> Any:
@@ -101,14 +127,14 @@ def _read(reader: Any, union: Any) -> Any:
     return table
 
 
-def _values_of(call: Any) -> tuple[int, ...]:
-    if call is None:
-        return ()
-    if isinstance(call, MoveCall):
-        return call.MoveFrom(), call.MoveTo()
-    return numbers(call.ArgsAsNumpy())
-
-
 def numbers(vector: Any) -> tuple[int, ...]:
     """A vector of scalars; the generated readers give 0 for an absent one."""
     return () if isinstance(vector, int) else tuple(vector.tolist())
+
+
+def text(raw: bytes | None) -> str:
+    """A string of the file; raises `InvalidProgramError` where it is not UTF-8."""
+    try:
+        return (raw or b"").decode()
+    except UnicodeDecodeError:
+        raise InvalidProgramError("program", DAMAGED) from None

@@ -65,9 +65,16 @@ def read_layout(
         InvalidProgramError: The program breaks a rule of docs/checks.md.
         OSError: The file cannot be read.
     """
+    return layout_of(bytes_of(source))
+
+
+def bytes_of(
+    source: str | os.PathLike[str] | bytes | bytearray | memoryview,
+) -> bytes | mmap.mmap:
+    """Gives the bytes of a program, from a file when they are needed."""
     if isinstance(source, (bytes, bytearray, memoryview)):
-        return layout_of(bytes(source))  # no copy of bytes
-    return layout_of(mapped(Path(source)))
+        return bytes(source)  # no copy of bytes
+    return mapped(Path(source))
 
 
 def layout_of(data: bytes | mmap.mmap) -> ProgramLayout:

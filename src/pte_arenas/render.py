@@ -9,9 +9,11 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from pte_arenas.columns import left, right, rows_of
 from pte_arenas.dtypes import name_of
 from pte_arenas.layout import ArenaLayout, MethodLayout, ProgramLayout
 from pte_arenas.rules.tensors import LONGEST_LIST, escaped, listed
+from pte_arenas.sizes import counted, in_bytes
 
 if TYPE_CHECKING:
     from pte_arenas.verification import VerificationReport
@@ -39,7 +41,7 @@ def draw_layout(layout: ProgramLayout, title: str) -> Text:
         if arena.lifetime == "scratch":
             lines += _use_lines(layout, a)
     if layout.methods:
-        lines += [Text(), Text("methods, with the bytes of their own"), *_method_lines(layout)]
+        lines += [Text(), *_method_lines(layout)]
     return Text("\n").join(lines)
 
 
@@ -61,7 +63,9 @@ def draw_report(report: VerificationReport, title: str) -> RenderableType:
             "" if gap is None else f"{gap:.3g}",
             Text("passed" if case.failure is None else escaped(case.failure)),
         )
-    summary = f"{passed} of {_count(report.cases, 'case')} passed, rtol {report.rtol:g}, atol "
+    summary = (
+        f"{passed} of {counted(len(report.cases), 'case')} passed, rtol {report.rtol:g}, atol "
+    )
     return Group(Text(f"{escaped(title)}  {summary}{report.atol:g}"), Text(), table)
 
 
@@ -75,8 +79,8 @@ def draw_value(value: Any) -> str:
 
 
 def _summary(layout: ProgramLayout, title: str) -> Text:
-    counts = f"{_count(layout.methods, 'method')}, {_count(layout.arenas, 'arena')}"
-    planned = f"{_bytes(layout.planned_bytes)} planned"
+    counts = f"{counted(len(layout.methods), 'method')}, {counted(len(layout.arenas), 'arena')}"
+    planned = f"{in_bytes(layout.planned_bytes)} planned"
     if layout.arenas:
         planned += f" ({layout.unshared_bytes:,} if each method had its own)"
     return Text.assemble((escaped(title), NAME_STYLE), f"  {counts}, {planned}")
@@ -86,7 +90,7 @@ def _arena_line(index: int, arena: ArenaLayout) -> Text:
     device: str = arena.device_type
     if (arena.device_type, arena.device_index) != ("cpu", 0):
         device = f"{device}:{arena.device_index}"
-    facts = [arena.lifetime, _bytes(arena.size), f"align {arena.alignment}", device]
+    facts = [arena.lifetime, in_bytes(arena.size), f"align {arena.alignment}", device]
     return Text.assemble(
         f"arena {index}  ", (escaped(arena.name), NAME_STYLE), "  ", "  ".join(facts)
     )
@@ -95,13 +99,13 @@ def _arena_line(index: int, arena: ArenaLayout) -> Text:
 def _slot_lines(arena: ArenaLayout, accesses: Sequence[str]) -> list[Text]:
     width = max((len(f"{slot.end:,}") for slot in arena.slots), default=0)
     columns = [
-        _left([escaped(slot.fqn) for slot in arena.slots]),
+        left([escaped(slot.fqn) for slot in arena.slots]),
         [f"[{slot.offset:{width},}, {slot.end:{width},})" for slot in arena.slots],
         [draw_bar(slot.offset, slot.end, arena.size) for slot in arena.slots],
-        _left([f"{slot.dtype} {list(slot.sizes)}" for slot in arena.slots]),
+        left([f"{slot.dtype} {list(slot.sizes)}" for slot in arena.slots]),
         accesses,
     ]
-    return _rows(columns)
+    return rows_of(columns)
 
 
 def _use_lines(layout: ProgramLayout, arena: int) -> list[Text]:
@@ -115,11 +119,11 @@ def _use_lines(layout: ProgramLayout, arena: int) -> list[Text]:
     size = layout.arenas[arena].size
     width = max((len(f"{end:,}") for end in used.values()), default=0)
     columns = [
-        _left([escaped(name) for name in used]),
+        left([escaped(name) for name in used]),
         [f"[{0:{width}}, {end:{width},})" for end in used.values()],
         [draw_bar(0, end, size) for end in used.values()],
     ]
-    return _rows(columns)
+    return rows_of(columns)
 
 
 def draw_bar(begin: int, end: int, size: int) -> str:
@@ -144,37 +148,26 @@ def _accesses(layout: ProgramLayout, arena: int) -> list[str]:
 def _method_lines(layout: ProgramLayout) -> list[Text]:
     methods = layout.methods
     columns = [
-        _left([escaped(method.name) for method in methods]),
-        _right([f"{method.planned_bytes:,}" for method in methods]),
-        [_bound_arenas(method, layout.arenas) for method in methods],
+        left(["methods", *(f"  {escaped(method.name)}" for method in methods)]),
+        right(["own bytes", *(f"{method.planned_bytes:,}" for method in methods)]),
     ]
-    return _rows(columns)
+    if layout.arenas:
+        alone = (f"{nbytes:,}" for nbytes in layout.unshared_by_method)
+        columns.append(right(["without arenas", *alone]))
+    columns.append(["", *(_memories(method, layout.arenas) for method in methods)])
+    return rows_of(columns, indent=0)
 
 
-def _bound_arenas(method: MethodLayout, arenas: Sequence[ArenaLayout]) -> str:
-    return "  ".join(
+def _memories(method: MethodLayout, arenas: Sequence[ArenaLayout]) -> str:
+    """Where a method's bytes are: its own memory ids if it has several, then arenas."""
+    bound = {binding.memory_id for binding in method.bindings}
+    own = [
+        f"{buffer.size:,} on memory id {memory_id}"
+        for memory_id, buffer in enumerate(method.planned_buffers, start=1)
+        if memory_id not in bound and buffer.size
+    ]
+    shared = [
         f"{escaped(arenas[binding.arena].name)} on memory id {binding.memory_id}"
         for binding in method.bindings
-    )
-
-
-def _rows(columns: Sequence[Sequence[str]]) -> list[Text]:
-    return [Text(f"  {'  '.join(cells)}".rstrip()) for cells in zip(*columns, strict=True)]
-
-
-def _left(cells: Sequence[str]) -> list[str]:
-    width = max(map(len, cells), default=0)
-    return [cell.ljust(width) for cell in cells]
-
-
-def _right(cells: Sequence[str]) -> list[str]:
-    width = max(map(len, cells), default=0)
-    return [cell.rjust(width) for cell in cells]
-
-
-def _count(things: Sequence[object], word: str) -> str:
-    return f"{len(things)} {word}{'' if len(things) == 1 else 's'}"
-
-
-def _bytes(count: int) -> str:
-    return f"{count:,} byte{'' if count == 1 else 's'}"
+    ]
+    return "  ".join([*(own if len(own) > 1 else []), *shared])

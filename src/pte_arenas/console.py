@@ -1,0 +1,61 @@
+"""What the commands share: arguments, printing and errors."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pte_arenas.errors import ArenaError, InvalidProgramError
+from pte_arenas.rules.tensors import escaped
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+    from rich.console import RenderableType
+
+    from pte_arenas.layout import ProgramLayout
+
+ProgramFile = Annotated[Path, typer.Argument(metavar="FILE", help="A .pte file.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+
+
+def print_text(text: RenderableType) -> None:
+    """Prints text with its styles; lines are not wrapped."""
+    from rich.console import Console  # noqa: PLC0415
+
+    Console().print(text, soft_wrap=True)
+
+
+def print_json(report: object) -> None:
+    """Prints a report for programs."""
+    typer.echo(json.dumps(report, indent=2))
+
+
+def dumped(value: BaseModel) -> dict[str, Any]:
+    """A value as JSON has it."""
+    return value.model_dump(mode="json")
+
+
+def sums(layout: ProgramLayout) -> dict[str, Any]:
+    """What a program plans in all, with arenas and without."""
+    return {"planned_bytes": layout.planned_bytes, "unshared_bytes": layout.unshared_bytes}
+
+
+@contextmanager
+def one_sentence(file: Path, status: int = 1) -> Iterator[None]:
+    """Turns a bad or missing file, or a wrong request, into one sentence and an exit status."""
+    try:
+        yield
+    except (ArenaError, InvalidProgramError) as error:
+        reason = str(error)
+    except OSError as error:
+        file = Path(error.filename or file)  # it may be another one
+        reason = (error.strerror or str(error)).lower()
+    else:
+        return
+    typer.echo(f"{escaped(str(file))}: {reason}", err=True)
+    raise typer.Exit(status)

@@ -1,0 +1,58 @@
+"""How many bytes of a memory are live at each instruction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from pte_arenas.timeline import TensorLifetime
+
+
+class Peak(NamedTuple):
+    """Where most bytes are live.
+
+    Attributes:
+        nbytes: How many; bytes that several tensors share count once.
+        instruction: The first instruction of which this is so.
+        tensors: What is live there, the largest first.
+    """
+
+    nbytes: int
+    instruction: int
+    tensors: tuple[TensorLifetime, ...]
+
+
+def live_bytes(tensors: Sequence[TensorLifetime], length: int) -> list[int]:
+    """Counts the live bytes at each of `length` instructions, shared ones once.
+
+    Args:
+        tensors: Tensors of one memory.
+        length: Number of instructions.
+    """
+    edges = np.unique([edge for t in tensors for edge in (t.offset, t.offset + t.nbytes)])
+    pieces = np.diff(edges)
+    users = np.zeros(len(pieces), dtype=np.int64)
+    changes = np.zeros(length + 1, dtype=np.int64)
+    events = [(t.end, -1, t) for t in tensors if t.begin < t.end]
+    events += [(t.begin, 1, t) for t in tensors if t.begin < t.end]
+    for when, step, tensor in sorted(events, key=lambda event: event[:2]):
+        ends = np.searchsorted(edges, (tensor.offset, tensor.offset + tensor.nbytes))
+        part = slice(*ends)
+        before = users[part] > 0
+        users[part] += step
+        changed = before != (users[part] > 0)
+        changes[when] += step * int(pieces[part][changed].sum())
+    counts: list[int] = np.cumsum(changes[:length]).tolist()
+    return counts
+
+
+def find_peak(tensors: Sequence[TensorLifetime], length: int) -> Peak:
+    """Finds where most bytes of a memory are live; see `live_bytes`."""
+    counts = live_bytes(tensors, length)
+    nbytes = max(counts)
+    instruction = counts.index(nbytes)
+    live = [tensor for tensor in tensors if tensor.begin <= instruction < tensor.end]
+    live.sort(key=lambda tensor: (-tensor.nbytes, tensor.offset))
+    return Peak(nbytes, instruction, tuple(live))
