@@ -6,6 +6,7 @@
 #   make check    GoogleTest suite, plain and with sanitizers; the CMake package; fuzzing; clang-tidy
 #   make docs     API reference from the docstrings, in build/docs
 #   make bench    measures against stock ExecuTorch; some minutes, on an idle machine
+#   make tables   makes the measured tables of the documents again; some minutes
 #   make format   formats Python and C++
 #   make clean    removes builds, not .venv
 
@@ -24,7 +25,7 @@ SOURCES := $(shell find src runtime schema -type f -not -path '*/__pycache__/*')
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install demo chat test check docs bench format clean lint googletest
+.PHONY: help install demo chat test check docs bench tables format clean lint googletest check-tables
 .PHONY: cpp-test cpp-package cpp-sanitize cpp-threads cpp-lint fuzz
 
 help:
@@ -111,6 +112,16 @@ bench: $(VENV)/.installed
 		-DPTE_ARENAS_BUILD_BENCH=ON
 	$(CMAKE) --build build/bench -j $(JOBS) -t cpp_calls load_program
 	$(PY) -W ignore -m bench --cpp build/bench/runtime/bench --folder build --json build/bench.json
+
+DOCUMENTS := README.md RFC.md $(wildcard docs/*.md)
+
+tables: $(VENV)/.installed
+	$(SAY) 'tables of the documents'
+	$(PY) -W ignore -m bench.tables $(DOCUMENTS)
+
+check-tables: $(VENV)/.installed
+	$(SAY) 'tables of the documents are what is measured'
+	$(PY) -W ignore -m bench.tables --check $(DOCUMENTS)
 
 clean:
 	rm -rf build

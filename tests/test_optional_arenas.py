@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 import json
-import os
 import re
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import executorch
 import pytest
 import torch
 from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
@@ -21,194 +17,71 @@ from executorch.exir._serialize._program import deserialize_pte_binary
 from executorch.exir.passes import MemoryPlanningPass
 from executorch.exir.schema import ExecutionPlan, Operator
 from executorch.runtime import Runtime
-from torch import Tensor, nn
 
 import pte_arenas as pa
+from bench import matrix
+from bench.shared_state import (
+    BEHAVIOURS,
+    METHODS,
+    Model,
+    X,
+    eager,
+    emit,
+    flat,
+    lowered,
+    run_module,
+    run_ours,
+    run_stock,
+)
+from bench.stock_module import build
 from pte_arenas import optional
 from pte_arenas.runtime import load_program
 
 ROOT = Path(__file__).parent.parent
-X = torch.ones(2, 2)
-CALLS = ("add", "add", "pure", "get", "add", "scale", "get", "pure", "add", "get")
-
-
-class Model(nn.Module):
-    """Shared state, buffers of single methods, and a method without any."""
-
-    def __init__(self, start: float) -> None:
-        super().__init__()
-        self.start = start
-        self.register_buffer("state", torch.full((2, 2), start))
-        self.register_buffer("cache", torch.zeros(4, 2))
-        self.register_buffer("of_add", torch.full((3,), 2.0))
-        self.register_buffer("zeros_of_add", torch.zeros(2))
-        self.register_buffer("of_get", torch.full((3,), 3.0))
-
-    def add(self, x: Tensor) -> tuple[Tensor, ...]:
-        self.state.add_(x)
-        self.cache[1:3] = x
-        self.of_add.add_(x[0, 0])
-        self.zeros_of_add.add_(1.0)
-        return self.state * 1, self.of_add * 1, self.zeros_of_add * 1
-
-    def get(self, x: Tensor) -> tuple[Tensor, ...]:
-        self.of_get.mul_(2.0)
-        return self.state * x, self.cache * 1, self.of_get * 1
-
-    def scale(self, x: Tensor) -> Tensor:
-        self.cache.mul_(3.0)
-        self.state.mul_(x)
-        return self.cache.sum(dim=0)
-
-    def pure(self, x: Tensor) -> Tensor:
-        """Fills activations that stock runtimes share with the other methods."""
-        return torch.relu(x @ x) @ x + 100.0
-
-    def restart(self) -> None:
-        """What loading a method does on stock runtimes."""
-        self.state.fill_(self.start)
-
-
-METHODS = ("add", "get", "scale", "pure")
-Outputs = list[list[list[float]]]
-
-
-@functools.cache
-def lowered(start: float = 5.0, *arenas: pa.Arena) -> tuple[Any, Any]:
-    module = Model(start)
-    exported = pa.export(
-        {name: pa.EntryPoint(getattr(module, name), (X,)) for name in METHODS},
-        arenas or [pa.Arena("state", ["state", "cache"])],
-    )
-    return to_edge_transform_and_lower(exported.programs), exported.arenas
-
-
-def emit(start: float = 5.0, config: Any = None, *, in_place: bool = True) -> bytes:
-    edge, arenas = lowered(start)
-    data: bytes = pa.to_executorch(
-        edge, arenas, config, require_arenas=False, in_place=in_place
-    ).buffer
-    return data
-
-
 cached = functools.cache(emit)
 
 
 @pytest.fixture(scope="session")
 def stock_module(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An application over ExecuTorch's own `Module`, from the wheel."""
-    program = tmp_path_factory.mktemp("stock") / "stock_module"
-    (wheel,) = map(Path, executorch.__path__)
-    include = wheel / "include"
-    subprocess.run(
-        [
-            os.environ.get("CXX", "c++"),
-            "-std=c++17",
-            "-DC10_USING_CUSTOM_GENERATED_MACROS",
-            f"-I{include}",
-            f"-I{include / 'executorch/runtime/core/portable_type/c10'}",
-            ROOT / "tests" / "stock_module.cpp",
-            "-o",
-            program,
-            f"-L{wheel / 'lib'}",
-            "-Wl,--no-as-needed",
-            "-lexecutorch",
-            "-lexecutorch_kernels_optimized",
-            "-lexecutorch_threadpool",
-            f"-Wl,-rpath,{wheel / 'lib'}",
-        ],
-        check=True,
-    )
-    return program
-
-
-def flat(outputs: Any) -> list[list[float]]:
-    return [tensor.flatten().tolist() for tensor in outputs]
-
-
-def run_methods(load: Callable[[str], Any], *, first: bool) -> Outputs:
-    methods = {name: load(name) for name in METHODS} if first else {}
-    outputs = []
-    for name in CALLS:
-        if name not in methods:
-            methods[name] = load(name)
-        outputs.append(flat(methods[name].execute((X,))))
-    return outputs
-
-
-def run_module(program: Path, data: bytes, memory: str, folder: Path, *, first: bool) -> Outputs:
-    path = folder / "program.pte"
-    path.write_bytes(data)
-    loads = [f"load:{name}" for name in METHODS] if first else []
-    done = subprocess.run(
-        [program, path, memory, *loads, *(f"run:{name}:1" for name in CALLS)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return [json.loads(line) for line in done.stdout.splitlines()]
-
-
-def eager(start: float, verdict: str) -> Outputs:
-    """The calls on the module, with the difference that the documentation states."""
-    module = Model(start)
-    own = {name: copy.deepcopy(module) for name in METHODS}
-    outputs, loaded = [], set()
-    for name in CALLS:
-        if verdict == "starts again at each load" and name not in loaded and name != "pure":
-            module.restart()
-        loaded.add(name)
-        target = own[name] if verdict == "each method has its own" else module
-        result = getattr(target, name)(X)
-        outputs.append(flat(result if isinstance(result, tuple) else (result,)))
-    return outputs
+    return build(tmp_path_factory.mktemp("stock"))
 
 
 def documented() -> list[Any]:
-    """The cells of the table in docs/compatibility.md."""
+    """The cells of the table in docs/compatibility.md about files that do not require arenas."""
     text = (ROOT / "docs" / "compatibility.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| (`pte_a.*|`exec.*|C\+\+ .*) \|$", text, re.MULTILINE)
-    columns = [(5.0, True), (5.0, False), (0.0, False)]
+    rows = re.findall(r"^\| arenas not required \| (.*) \|$", text, re.MULTILINE)
     cells = []
     for row in rows:
         runtime, *verdicts = row.split(" | ")
-        for (start, first), verdict in zip(columns, verdicts, strict=True):
+        for (start, first), words in zip(matrix.ORDERS.values(), verdicts, strict=True):
             load = "first" if first else "lazy"
-            cells.append(
-                pytest.param(runtime, start, first, verdict, id=f"{runtime}-{start}-{load}")
-            )
+            cells.append(pytest.param(runtime, start, first, words, id=f"{runtime}-{start}-{load}"))
     assert len(cells) == 12
     return cells
 
 
 @pytest.mark.parametrize("in_place", [True, False], ids=["in-place", "copied-back"])
-@pytest.mark.parametrize(("runtime", "start", "first", "verdict"), documented())
+@pytest.mark.parametrize(("runtime", "start", "first", "words"), documented())
 def test_runtimes_do_what_the_documentation_says(
     runtime: str,
     start: float,
-    verdict: str,
+    words: str,
     stock_module: Path,
     tmp_path: Path,
     *,
     first: bool,
     in_place: bool,
 ) -> None:
-    data = cached(start, in_place=in_place)
-    if runtime == "`pte_arenas.runtime`":
-        outputs = run_methods(load_program(data).session().load_method, first=first)
-    elif runtime == "`executorch.runtime`":
-        outputs = run_methods(Runtime.get().load_program(data).load_method, first=first)
-    else:
-        memory = "shared" if "share_memory_arenas=true" in runtime else "private"
-        outputs = run_module(stock_module, data, memory, tmp_path, first=first)
-    assert outputs == eager(start, verdict)
+    run = matrix.runtimes(stock_module, tmp_path)[runtime]
+    assert matrix.cell(run, cached(start, in_place=in_place), start, first=first) == words
 
 
 def test_the_verdicts_differ() -> None:
     """Otherwise the table would say nothing."""
-    verdicts = ("as eager", "starts again at each load", "each method has its own")
-    assert len({json.dumps(eager(5.0, verdict)) for verdict in verdicts}) == 3
+    for start in (5.0, 0.0):
+        outputs = {json.dumps(eager(start, behaviour.words)) for behaviour in BEHAVIOURS}
+        assert len(outputs) == len(BEHAVIOURS) - (start == 0)  # where zeros are written again
 
 
 @pytest.mark.fault("F3")
@@ -365,8 +238,8 @@ def test_planner_keeps_its_other_ids(stock_module: Path, tmp_path: Path, *, as_d
         "pure": [0, 16],
     }
     expected = eager(5.0, "as eager")
-    assert run_methods(load_program(data).session().load_method, first=False) == expected
-    assert run_methods(Runtime.get().load_program(data).load_method, first=True) == expected
+    assert run_ours(data, first=False) == expected
+    assert run_stock(data, first=True) == expected
     assert run_module(stock_module, data, "shared", tmp_path, first=True) == expected
 
 
@@ -380,15 +253,15 @@ def test_xnnpack() -> None:
     data = pa.to_executorch(edge, exported.arenas, require_arenas=False).buffer
     assert deserialize_pte_binary(data).program.backend_delegate_data
     expected = eager(5.0, "as eager")
-    assert run_methods(load_program(data).session().load_method, first=False) == expected
-    assert run_methods(Runtime.get().load_program(data).load_method, first=True) == expected
+    assert run_ours(data, first=False) == expected
+    assert run_stock(data, first=True) == expected
 
 
 def test_names_in_the_file(stock_module: Path, tmp_path: Path) -> None:
     data = emit(config=ExecutorchBackendConfig(emit_mutable_buffer_names=True))
     expected = eager(5.0, "as eager")
-    assert run_methods(load_program(data).session().load_method, first=False) == expected
-    assert run_methods(Runtime.get().load_program(data).load_method, first=True) == expected
+    assert run_ours(data, first=False) == expected
+    assert run_stock(data, first=True) == expected
     assert run_module(stock_module, data, "shared", tmp_path, first=True) == expected
 
 
