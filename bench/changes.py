@@ -158,20 +158,15 @@ PARTS = (
     ),
     Part(
         "`devtools/`",
-        "inspect, check, adopt, run bundled programs",
-        _python(
-            "__main__",
-            "cli",
-            "render",
-            "read",
-            "planned",
-            "checker",
-            "adopter",
-            "claimed",
-            "merge",
-            "bundle",
-            "verification",
-            "demo",
+        "inspect, map, diff, budget, check, run, adopt, bundled programs",
+        (
+            *_python(
+                *("__main__", "cli", "console", "seeing", "render", "columns", "reports", "sizes"),
+                *("read", "planned", "instructions", "timeline", "lifetimes", "peak"),
+                *("differences", "budgets", "checker", "runner", "bundle", "verification"),
+                *("adopter", "claimed", "merge", "demo"),
+            ),
+            f"{PYTHON}/maps/*.py",
         ),
     ),
 )

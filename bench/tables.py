@@ -22,11 +22,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-CHEAP = ("bench.matrix",)
+CHEAP = ("bench.changes", "bench.matrix")
 """Modules that take less than a minute."""
 
 _TABLE = re.compile(
-    r"^<!-- begin: (?P<command>.*) -->\n(?P<text>.*?)^<!-- end -->$", re.MULTILINE | re.DOTALL
+    r"^<!-- begin: (?P<command>[^\n]*) -->\n(?P<text>.*?)^<!-- end -->$", re.MULTILINE | re.DOTALL
 )
 _COMMAND = re.compile(r"python -m (?P<module>bench\.\w+)(?: [\w-]+)*")
 _MARK = re.compile(r"^<!-- (?:begin\b.*|end) -->$", re.MULTILINE)
