@@ -70,6 +70,10 @@ def test_inputs_and_state_come_from_files(tmp_path: Path) -> None:
             ["get", "--inputs", "text.npz"],
             f"{COUNTER}: inputs: expected an .npz file of numbers but found 'text.npz'",
         ),
+        (
+            ["get", "--shared-memory-id", "2"],
+            f"{COUNTER}: program_arenas: expected a program without arenas but found 'state'",
+        ),
         (["get", "--inputs", "missing.npz"], "missing.npz: no such file or directory"),
         (["get", "--load-state", "missing"], "missing: no such file or directory"),
         (["get", "--save-state", "none/state"], "none/state: no such file or directory"),

@@ -231,7 +231,7 @@ def test_a_data_file_never_writes_an_arena(tmp_path: Path) -> None:
 
 def test_data_files_that_cannot_be(tmp_path: Path) -> None:
     session = load_program(_external().buffer).session()
-    with pytest.raises(RuntimeError, match=r"^add: loading failed with "):
+    with pytest.raises(RuntimeError, match=r"^add: loading failed with .*data_path="):
         session.load_method("add")
     with pytest.raises(FileNotFoundError):
         load_program(_external().buffer, data_path=tmp_path / "absent.ptd")
@@ -276,6 +276,18 @@ def test_etdump_with_values(tmp_path: Path) -> None:
         inspector = Inspector(etdump_path=str(path), debug_buffer_path=str(values))
         (block,) = [each for each in inspector.event_blocks if each.name == "Execute"]
         torch.testing.assert_close(block.run_output[0], _eager(steps))
+
+
+def test_values_need_room(tmp_path: Path) -> None:
+    session = load_program(_plain()).session(event_tracer=True)
+    session.execute("add", (X,))
+    with pytest.raises(pa.ArenaError, match=r"^debug_path: expected values to write"):
+        session.write_etdump(tmp_path / "session.etdp", tmp_path / "values.bin")
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(
+        pa.ArenaError, match=r"^debug_buffer_size: expected event_tracer=True as well"
+    ):
+        load_program(_plain()).session(debug_buffer_size=64)
 
 
 def test_etdump_of_values_that_do_not_fit(tmp_path: Path) -> None:

@@ -32,6 +32,12 @@ FLOATS = "bump: input 0: expected float32 of sizes (2, 3) but found "
     ("inputs", "error", "message"),
     [
         pytest.param((), ValueError, "bump: expected 1 input but found 0", id="none"),
+        pytest.param(
+            {ONES},
+            TypeError,
+            "bump: expected a sequence of 1 input but found a set, which has no order",
+            id="set",
+        ),
         pytest.param((ONES, ONES), ValueError, "bump: expected 1 input but found 2", id="two"),
         pytest.param((ONES.long(),), ValueError, FLOATS + "int64 of sizes (2, 3)", id="dtype"),
         pytest.param((ONES.T,), ValueError, FLOATS + "float32 of sizes (3, 2)", id="sizes"),
@@ -85,6 +91,12 @@ def test_refuses_a_tensor_without_memory(session: Session) -> None:
     message = "bump: input 0: expected a tensor with data but found FakeTensor"
     with pytest.raises(TypeError, match=f"^{re.escape(message)}$"):
         session.execute("bump", (fake,))
+    view = session.arena("state")
+    slot = view[next(iter(view))]
+    values = slot.clone()
+    for empty in (mode.from_tensor(values), torch._efficientzerotensor(values.shape)):
+        with pytest.raises((TypeError, ValueError), match=r"^slot '\w+': expected "):
+            slot.copy_from(empty)
 
 
 class Scaled(nn.Module):

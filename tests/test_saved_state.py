@@ -182,6 +182,18 @@ def test_a_link_stays_a_link(tmp_path: Path) -> None:
     assert_same(state(other), state(session))
 
 
+def test_permissions_and_long_names_stay(tmp_path: Path) -> None:
+    session = stepped()
+    private = tmp_path / "private"
+    session.save(private)
+    private.chmod(0o640)
+    session.save(private)
+    assert private.stat().st_mode & 0o777 == 0o640
+    long = tmp_path / ("n" * 255)
+    session.save(long)
+    assert sorted(tmp_path.iterdir()) == [long, private]
+
+
 def test_bools_are_0_or_1(tmp_path: Path) -> None:
     path, session = tmp_path / "s", stepped()
     session.save(path)

@@ -209,9 +209,14 @@ void SessionHandle::copy_to_slot(std::string_view arena, std::string_view slot,
                                 " but found " + found_in_words(tensor);
     is_tensor ? raise_value_error(message) : raise_type_error(message);
   }
+  if (given.data == nullptr && info.nbytes != 0) {
+    raise_type_error(where + ": expected a tensor with data but found " +
+                     Py_TYPE(tensor.ptr())->tp_name);
+  }
   const nb::object plain =
       torch.in_order(tensor, info.dim_order.data(), info.dim_order.size());
-  if (!torch.describe(plain, &given)) {
+  if (!torch.describe(plain, &given) ||
+      (given.data == nullptr && info.nbytes != 0)) {
     raise_runtime_error(where + ": reading the tensor", Error::InvalidArgument);
   }
   const auto* const data =

@@ -37,6 +37,12 @@ namespace {
         std::string("expected a method that ExecuTorch accepts but it found ") +
             executorch::runtime::to_string(error));
   }
+  if (error == Error::InvalidState) {
+    raise_runtime_error(
+        name + ": loading failed with " + name_of(error) +
+        ": data that the program keeps outside comes from load_program(..., "
+        "data_path=...)");
+  }
   raise_runtime_error(name + ": loading", error);
 }
 

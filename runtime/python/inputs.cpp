@@ -126,6 +126,10 @@ nb::tuple as_tuple(const Signature& signature, nb::handle values) {
   if (TorchExchange::get().is_tensor(values)) {
     raise_type_error(expected + " but found a tensor: write (tensor,)");
   }
+  if (PyAnySet_Check(values.ptr())) {
+    raise_type_error(expected + " but found a " + found_in_words(values) +
+                     ", which has no order");
+  }
   PyObject* const tuple = PySequence_Tuple(values.ptr());
   if (tuple == nullptr) {
     if (!PyErr_ExceptionMatches(PyExc_TypeError)) {

@@ -94,11 +94,12 @@ runtime::HierarchicalAllocator allocator_of(std::vector<Span<uint8_t>>& spans,
 
 }  // namespace
 
-LoadedMethod::LoadedMethod(const char* name,
+LoadedMethod::LoadedMethod(const char* name, const ArenaPool& arenas,
                            std::vector<MemoryBlock> private_memory,
                            std::vector<Span<uint8_t>> planned,
                            std::vector<Device> devices)
     : name_(name),
+      arenas_(&arenas),
       private_memory_(std::move(private_memory)),
       planned_spans_(std::move(planned)),
       planned_devices_(std::move(devices)),
@@ -139,7 +140,7 @@ Result<std::unique_ptr<LoadedMethod>> LoadedMethod::load(
     return error;
   }
   std::unique_ptr<LoadedMethod> loaded(
-      new LoadedMethod(name, std::move(memory), std::move(planned),
+      new LoadedMethod(name, arenas, std::move(memory), std::move(planned),
                        planned_devices(table, *index)));
   const internal::ProgramLoader::Protection protection(
       arenas, {loaded->private_memory_.data(), loaded->private_memory_.size()});

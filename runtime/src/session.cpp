@@ -76,6 +76,9 @@ Session::Session(std::shared_ptr<const ArenaProgram> program, ArenaPool pool,
 Result<std::unique_ptr<Session>> Session::create(
     std::shared_ptr<const ArenaProgram> program, const SessionOptions& options,
     Finding* finding) {
+  if (program == nullptr) {
+    return Error::InvalidArgument;
+  }
   Error error = internal::check_options(*program, options, finding);
   if (error != Error::Ok) {
     return error;
@@ -139,6 +142,9 @@ LoadedMethod* Session::loaded_method(const std::string& name) const {
 
 Error Session::execute(LoadedMethod& method, Span<const EValue> inputs,
                        Span<EValue> outputs) {
+  if (&method.arenas() != &pool_) {
+    return Error::InvalidArgument;
+  }
   const Use use = this->use();
   return use.ok() ? execute_in_use(method, inputs, outputs)
                   : Error::InvalidState;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -200,6 +201,18 @@ TEST(SessionTest, RefusesWhatItDoesNotKnow) {
   EXPECT_EQ(session->reset("states"), Error::NotFound);
   EXPECT_EQ(session->reset("state", "o"), Error::NotFound);
   EXPECT_EQ(session->slot("state", "o").error(), Error::NotFound);
+}
+
+TEST(SessionTest, RefusesAnotherSessionsMethod) {
+  const Counter counter;
+  const auto session = counter.session();
+  const auto other = counter.session();
+  const Result<LoadedMethod*> method = other->load_method("get");
+  ASSERT_TRUE(method.ok());
+  std::array<EValue, 1> outputs;
+  EXPECT_EQ(session->execute(**method, {}, {outputs.data(), 1}),
+            Error::InvalidArgument);
+  EXPECT_EQ(Session::create(nullptr).error(), Error::InvalidArgument);
 }
 
 TEST(SessionTest, RefusesAnotherNumberOfInputs) {

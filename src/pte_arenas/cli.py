@@ -136,8 +136,8 @@ def verify(
     keep_state: Annotated[
         bool, typer.Option(help="Let a suite go on with the state that the one before it left.")
     ] = False,
-    rtol: Annotated[float, typer.Option(help="Relative tolerance of floating elements.")] = 1e-5,
-    atol: Annotated[float, typer.Option(help="Absolute tolerance of floating elements.")] = 1e-8,
+    rtol: Annotated[float, typer.Option(min=0, help="Relative tolerance of floats.")] = 1e-5,
+    atol: Annotated[float, typer.Option(min=0, help="Absolute tolerance of floats.")] = 1e-8,
     data_path: Annotated[
         Path | None, typer.Option("--data", help="A .ptd file that the program needs.")
     ] = None,
@@ -171,10 +171,20 @@ def run(
         Path | None, typer.Option(help="An .npz file with arrays named METHOD.INDEX.")
     ] = None,
     load_state: Annotated[Path | None, typer.Option(help="A state file to begin with.")] = None,
+    allow_other_program: Annotated[
+        bool,
+        typer.Option("--allow-other-program", help="Take the state of another one."),
+    ] = False,
     save_state: Annotated[Path | None, typer.Option(help="Where to save the state.")] = None,
     data_path: Annotated[
         Path | None, typer.Option("--data", help="A .ptd file that the program needs.")
     ] = None,
+    shared_memory_id: Annotated[
+        int | None, typer.Option(help="Of a stock file: the memory id that its methods share.")
+    ] = None,
+    unshared: Annotated[
+        bool, typer.Option("--unshared", help="Of a stock file: methods share no memory.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Run methods one after the other over one state."""
@@ -189,6 +199,8 @@ def run(
             load_state=load_state,
             save_state=save_state,
             data_path=data_path,
+            allow_other_program=allow_other_program,
+            shared_memory_ids=() if unshared else shared_memory_id and (shared_memory_id,),
         )
         if as_json:
             report = [

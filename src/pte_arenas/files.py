@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +16,7 @@ def replacing(path: Path, *, durable: bool = False) -> Iterator[Path]:
     """Gives a path beside `path` to write to, which takes the place of `path` at the end.
 
     Where the block raises, what was at `path` stays there and nothing else is left. A symbolic link
-    stays one: the file that it leads to is replaced.
+    stays one: the file that it leads to is replaced. The new file has the permissions of the old.
 
     Args:
         path: Of the file to replace or to make.
@@ -28,9 +29,13 @@ def replacing(path: Path, *, durable: bool = False) -> Iterator[Path]:
     target = path.resolve()
     if target.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    # Threads may save to one path, too.
-    sibling = target.with_name(f".{target.name}.{os.getpid()}.{threading.get_native_id()}.tmp")
+    # Threads may save to one path, too. Not the name itself, which may be as long as names can be.
+    sibling = target.with_name(f".pte-arenas.{os.getpid()}.{threading.get_native_id()}.tmp")
     try:
+        if target.exists():  # who may read the old file may read the new one, and nobody else
+            mode = stat.S_IMODE(target.stat().st_mode)
+            sibling.touch(0o600 & mode)
+            sibling.chmod(mode)
         yield sibling
         if durable:
             _sync(sibling)

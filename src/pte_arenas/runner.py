@@ -37,7 +37,9 @@ def run_methods(
     inputs: Path | None = None,
     load_state: Path | None = None,
     save_state: Path | None = None,
+    allow_other_program: bool = False,
     data_path: Path | None = None,
+    shared_memory_ids: Sequence[int] | None = None,
 ) -> Iterator[Call]:
     """Runs methods in the given order in one session.
 
@@ -48,7 +50,9 @@ def run_methods(
         inputs: A `.npz` file with arrays named `METHOD.INDEX`, such as `detect.0`.
         load_state: A state file to begin with.
         save_state: Where to save the state at the end.
+        allow_other_program: Whether the state file may be another program's, if its slots fit.
         data_path: A `.ptd` file that the program needs.
+        shared_memory_ids: Of a stock file; see `load_program`.
 
     Raises:
         ArenaError: There is no such method or input, an input is not what its method takes or no
@@ -57,12 +61,12 @@ def run_methods(
         OSError: A file cannot be read or written.
         StateFileError: The state file does not fit the program.
     """
-    program = load_program(file, data_path=data_path)
+    program = load_program(file, data_path=data_path, shared_memory_ids=shared_memory_ids)
     given = _read_inputs(program, inputs) if inputs else {}
     arguments = {name: _arguments(program, name, given, fill) for name in dict.fromkeys(methods)}
     session = program.session()
     if load_state:
-        session.load(load_state)
+        session.load(load_state, allow_other_program=allow_other_program)
     for name in methods:
         try:
             outputs = session.execute(name, arguments[name])

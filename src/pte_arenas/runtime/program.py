@@ -63,6 +63,8 @@ def load_program(
     """
     source = _checked(data)
     is_unshared = shared_memory_ids is not None
+    if isinstance(shared_memory_ids, int):
+        raise TypeError(f"shared_memory_ids: expected () or (2,) but found {shared_memory_ids}")
     if shared_memory_ids:
         if not isinstance(source, bytes):
             source = Path(source)
@@ -192,6 +194,14 @@ class Program:
             check_name("an arena", name, self._declared.arenas)
         if keep and not borrowed:
             raise ArenaError("expected arenas to keep but found none: pass them as arenas={...}")
+        if debug_buffer_size and not event_tracer:
+            raise ArenaError("debug_buffer_size: expected event_tracer=True as well")
+        for name, values in (backend_options or {}).items():
+            if not isinstance(values, Mapping):
+                raise TypeError(
+                    f"backend_options[{name!r}]: expected a dict of options but found "
+                    f"{type(values).__name__}"
+                )
         options = {name: dict(values) for name, values in (backend_options or {}).items()}
         for name in options:
             check_name("a backend", name, _C.backend_names())

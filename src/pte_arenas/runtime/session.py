@@ -102,6 +102,11 @@ class Session:
                 "debug_buffer_size: expected room for the values of all tensors but found that "
                 f"{len(values)} bytes filled it: give more"
             )
+        if debug_path is not None and not values:
+            raise ArenaError(
+                "debug_path: expected values to write but found none: give debug_buffer_size when "
+                "the session is made"
+            )
         for target, content in ((path, etdump), (debug_path, values)):
             if target is not None:
                 with replacing(Path(target)) as sibling:

@@ -66,6 +66,9 @@ class ET_ARENAS_API LoadedMethod final
 
   const std::string& name() const { return name_; }
 
+  /// What it was loaded over.
+  const ArenaPool& arenas() const { return *arenas_; }
+
   size_t num_inputs() const { return num_inputs_; }
   size_t num_outputs() const { return num_outputs_; }
 
@@ -80,11 +83,13 @@ class ET_ARENAS_API LoadedMethod final
  private:
   using Device = runtime::etensor::Device;
 
-  LoadedMethod(const char* name, std::vector<MemoryBlock> private_memory,
+  LoadedMethod(const char* name, const ArenaPool& arenas,
+               std::vector<MemoryBlock> private_memory,
                std::vector<runtime::Span<uint8_t>> planned,
                std::vector<Device> devices);
 
   std::string name_;
+  const ArenaPool* arenas_;
   // Looked up once: a short method takes no longer than a few such calls.
   size_t num_inputs_ = 0;
   size_t num_outputs_ = 0;

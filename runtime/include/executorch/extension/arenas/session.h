@@ -82,7 +82,8 @@ class ET_ARENAS_API Session final {
    * @param[out] finding If not null, filled when memory or initial values that
    *     the program asks for are not there, or what is borrowed does not fit.
    *
-   * @retval Error::InvalidArgument What is borrowed does not fit.
+   * @retval Error::InvalidArgument What is borrowed does not fit, or there is
+   * no program.
    * @retval Error::NotSupported No allocator is registered for the device of an
    *     arena.
    * @retval Error::MemoryAllocationFailed There is no memory for an arena.
@@ -134,13 +135,15 @@ class ET_ARENAS_API Session final {
    * that it has memory for was copied there: the method changes its copy, which
    * `Method::get_input()` holds until the session's next call.
    *
-   * @param[in] method From this session.
+   * @param[in] method Of this session.
    * @param[in] inputs One value for each input.
    * @param[out] outputs Room for as many values as the method has outputs.
    *     Tensors among them point into the session's memory and are valid until
    *     its next call.
    *
-   * @retval Error::InvalidArgument A number, type or shape does not fit.
+   * @retval Error::InvalidArgument A number or type does not fit, or the method
+   *     is another session's.
+   * @retval Error::NotSupported A shape does not fit.
    * @retval Error::InvalidState Another call uses the session.
    * @returns Other errors of `Method::execute()`.
    */
