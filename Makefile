@@ -2,7 +2,8 @@
 #
 #   make demo     a trained voice-activity model with one arena, end to end
 #   make test     linters, types, Python tests
-#   make check    GoogleTest suite, plain and with sanitizers; the CMake package; fuzzing; clang-tidy
+#   make check    GoogleTest suite, plain and with sanitizers; the CMake package; fuzzing; clang-tidy;
+#                 maps in a browser
 #   make bench    measures against stock ExecuTorch; some minutes, on an idle machine
 #   make format   formats Python and C++
 #   make clean    removes builds, not .venv
@@ -23,7 +24,7 @@ SOURCES := $(shell find src runtime schema -type f -not -path '*/__pycache__/*')
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help install demo test check bench format clean lint googletest
-.PHONY: cpp-test cpp-package cpp-sanitize cpp-threads cpp-lint fuzz
+.PHONY: cpp-test cpp-package cpp-sanitize cpp-threads cpp-lint fuzz browser
 
 help:
 	@sed -n '/^$$/q; s/^# \{0,1\}//p' Makefile
@@ -79,9 +80,16 @@ format: $(VENV)/.requirements
 	$(BIN)/ruff format .
 	$(BIN)/clang-format -i $(CPP_CODE)
 
-check: cpp-test cpp-package cpp-sanitize cpp-threads fuzz cpp-lint $(VENV)/.installed
+check: cpp-test cpp-package cpp-sanitize cpp-threads fuzz cpp-lint browser $(VENV)/.installed
 	$(SAY) 'exported symbols'
 	$(PY) -m pytest -q tests/test_exported_symbols.py
+
+# What it shows is left in build/browser.
+browser: $(VENV)/.installed
+	$(SAY) 'maps in Chromium'
+	$(PIP) install -q --progress-bar off 'playwright==1.65.2'
+	chromium=$$(.ci/chromium) && $(PY) -m pytest -q tests/browser \
+		--chromium "$$chromium" --screenshots build/browser
 
 # Also as JSON in build/bench.json.
 bench: $(VENV)/.installed

@@ -58,7 +58,7 @@ class _Axes:
         """Numbers and lines; offsets grow downwards."""
         yield rect(self.left, self.top, self.width, CHART, "room")
         bottom = self.top + CHART
-        for offset in ticks(self.size, CHART / LINE, binary=True):
+        for offset in ticks(self.size, CHART / LINE / 2, binary=True):
             if self.y(offset) + 2 * LINE <= bottom:
                 yield line(self.left - 4, self.y(offset), self.left, self.y(offset))
                 yield text(self.left - _GAP, self.y(offset) + 9, f"{offset:,}", "faint", "end")
