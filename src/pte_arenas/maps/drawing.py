@@ -143,6 +143,11 @@ def fitted(width: float, height: float, *candidates: str) -> str:
     return ""
 
 
+def caption(x: float, y: float, *candidates: str) -> str:
+    """The first of some lines that ends before the picture does, or the last one."""
+    return text(x, y, fitted(WIDTH - x, LINE, *candidates) or candidates[-1])
+
+
 def ticks(length: int, most: float, *, binary: bool) -> range:
     """Round numbers from 0 to below `length` for an axis.
 
