@@ -3,7 +3,8 @@
 #   make demo     a trained voice-activity model with one arena, end to end
 #   make test     linters, types, Python tests
 #   make chat     a trained language model with one KV cache: exports it, then talks
-#   make check    GoogleTest suite, plain and with sanitizers; the CMake package; fuzzing; clang-tidy
+#   make check    GoogleTest suite, plain and with sanitizers; the CMake package; fuzzing; clang-tidy;
+#                 maps in a browser
 #   make docs     API reference from the docstrings, in build/docs
 #   make bench    measures against stock ExecuTorch; some minutes, on an idle machine
 #   make tables   makes the measured tables of the documents again; some minutes
@@ -26,7 +27,7 @@ SOURCES := $(shell find src runtime schema -type f -not -path '*/__pycache__/*')
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help install demo chat test check docs bench tables format clean lint googletest check-tables
-.PHONY: cpp-test cpp-package cpp-sanitize cpp-threads cpp-lint fuzz
+.PHONY: cpp-test cpp-package cpp-sanitize cpp-threads cpp-lint fuzz browser
 
 help:
 	@sed -n '/^$$/q; s/^# \{0,1\}//p' Makefile
@@ -94,7 +95,7 @@ format: $(VENV)/.requirements
 	$(BIN)/ruff format .
 	$(BIN)/clang-format -i $(CPP_CODE)
 
-check: cpp-test cpp-package cpp-sanitize cpp-threads fuzz cpp-lint docs $(VENV)/.installed
+check: cpp-test cpp-package cpp-sanitize cpp-threads fuzz cpp-lint docs browser $(VENV)/.installed
 	$(SAY) 'exported symbols'
 	$(PY) -m pytest -q tests/test_exported_symbols.py
 
@@ -104,6 +105,13 @@ docs: $(VENV)/.installed
 	$(PY) -W ignore -m pdoc -d google -o build/docs pte_arenas pte_arenas.runtime
 	test -s build/docs/pte_arenas/runtime.html
 	@echo build/docs/index.html
+
+# What it shows is left in build/browser.
+browser: $(VENV)/.installed
+	$(SAY) 'maps in Chromium'
+	$(PIP) install -q --progress-bar off 'playwright==1.65.2'
+	chromium=$$(.ci/chromium) && $(PY) -m pytest -q tests/browser \
+		--chromium "$$chromium" --screenshots build/browser
 
 # Also as JSON in build/bench.json.
 bench: $(VENV)/.installed

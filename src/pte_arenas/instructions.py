@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pte_arenas.errors import InvalidProgramError
@@ -14,6 +14,9 @@ from pte_arenas.wire.FreeCall import FreeCall
 from pte_arenas.wire.JumpFalseCall import JumpFalseCall
 from pte_arenas.wire.KernelCall import KernelCall
 from pte_arenas.wire.MoveCall import MoveCall
+
+_Lists = Mapping[int, Sequence[int]]
+"""The items of the values that are lists of tensors."""
 
 
 class Execution(NamedTuple):
@@ -41,13 +44,14 @@ def read_instructions(plan: Any, where: str) -> Execution:
     Raises:
         InvalidProgramError: An instruction refers to what the plan does not have.
     """
+    lists = {v: items for v in range(plan.ValuesLength()) if (items := items_of(plan, v))}
     read = Execution([], defaultdict(list), defaultdict(list))
     for c in range(plan.ChainsLength()):
-        _read_chain(plan, plan.Chains(c), f"{where}.chains[{c}]", read)
+        _read_chain(plan, plan.Chains(c), f"{where}.chains[{c}]", lists, read)
     return read
 
 
-def _read_chain(plan: Any, chain: Any, where: str, read: Execution) -> None:
+def _read_chain(plan: Any, chain: Any, where: str, lists: _Lists, read: Execution) -> None:
     first = len(read.instructions)
     for i, call in enumerate(calls_in(chain)):
         instruction = _instruction(plan, call, first, chain.InstructionsLength())
@@ -57,19 +61,19 @@ def _read_chain(plan: Any, chain: Any, where: str, read: Execution) -> None:
                 f"{where}.instructions[{i}]",
                 "expected an instruction over values, named operators and delegates of the plan",
             )
-        for v in dict.fromkeys(_with_items(plan, values)):
+        for v in dict.fromkeys(_with_items(lists, values)):
             read.uses[v].append(first + i)
-        for v in _results(plan, instruction, values, read):
+        for v in _results(lists, instruction, values, read):
             read.written[v].append(first + i)
         read.instructions.append(instruction)
 
 
 def _results(
-    plan: Any, instruction: Instruction, values: tuple[int, ...], read: Execution
+    lists: _Lists, instruction: Instruction, values: tuple[int, ...], read: Execution
 ) -> list[int]:
     # Kernels have their results as last argument, several of them as a list.
     if instruction.kind == "kernel":
-        return list(_with_items(plan, values[-1:]))
+        return list(_with_items(lists, values[-1:]))
     if instruction.kind == "delegate":
         return [v for v in values if v not in read.written]
     return list(values[1:])  # of a move, what it moves to
@@ -97,7 +101,7 @@ def _at(get: Callable[[int], Any], index: int, length: int) -> Any:
     return get(index) if 0 <= index < length else None
 
 
-def _with_items(plan: Any, values: Iterable[int]) -> Iterator[int]:
+def _with_items(lists: _Lists, values: Iterable[int]) -> Iterator[int]:
     for v in values:
         yield v
-        yield from items_of(plan, v)
+        yield from lists.get(v, ())

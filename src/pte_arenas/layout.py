@@ -208,6 +208,12 @@ class ProgramLayout(_Layout):
         slots = {slot.fqn: slot for arena in self.arenas for slot in arena.slots}
         return named("slot", fqn, slots)
 
+    def _repr_html_(self) -> str:
+        """For notebooks: the arenas as a picture."""
+        from pte_arenas.maps.page import draw_fragment  # noqa: PLC0415
+
+        return draw_fragment(self)
+
     @property
     def planned_bytes(self) -> int:
         """Bytes that the program plans: every method's own buffers, and each arena once."""

@@ -10,6 +10,7 @@ from pte_arenas.maps.drawing import (
     WIDTH,
     Panel,
     across,
+    caption,
     fitted,
     item,
     paragraph,
@@ -106,7 +107,8 @@ def _draw_users(layout: ProgramLayout, index: int) -> Panel:
                 content.append(rect(0, y, WIDTH, LINE, "room"))
                 if binding.used_bytes:
                     content.append(rect(0, y, width, LINE, "part activation", title, extra))
-                content.append(text(4, y + 11, f"{method.name} {binding.used_bytes:,}"))
+                used = f"{binding.used_bytes:,}"
+                content.append(caption(4, y + 11, f"{method.name} {used}", used))
                 y += LINE + 3
     label = f"Bytes of scratch arena {arena.name} that each method uses"
     return Panel(label, "".join([*content, *_byte_axis(arena.size, y)]), y + 20)

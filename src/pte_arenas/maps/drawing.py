@@ -12,6 +12,9 @@ from typing import NamedTuple
 
 from pte_arenas.rules.tensors import escaped
 
+SCOPE = "pte-map"
+"""Class of every picture: a page may have other ones."""
+
 WIDTH = 1080
 FONT_SIZE = 11
 CHAR_WIDTH = 6.7
@@ -19,6 +22,8 @@ CHAR_WIDTH = 6.7
 LINE = 15
 THINNEST = 1
 """What would be narrower or lower is drawn so, that it can be seen at all."""
+_EDGED = 4
+"""Parts that are at least so large have an edge, which would hide smaller ones."""
 
 FONT = "ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', 'Liberation Mono', monospace"
 
@@ -56,13 +61,18 @@ class Panel(NamedTuple):
 
 def theme() -> str:
     """The colours as CSS, light on paper and wherever dark is not asked for."""
-    light, dark = (
-        "".join(f".{row[0]}{{fill:{row[shade]}}}" for row in PALETTE) for shade in (1, 2)
-    )
+    light, dark = _shades(1), _shades(2)
     return (
-        f"svg text{{font:{FONT_SIZE}px {FONT};white-space:pre}}"
-        f"{light}@media screen and (prefers-color-scheme:dark){{{dark}}}"
+        f".{SCOPE} text{{font:{FONT_SIZE}px {FONT};white-space:pre}}.{SCOPE} .part"
+        f"{{stroke-width:.5}}{light}@media screen and (prefers-color-scheme:dark){{{dark}}}"
+        f".{SCOPE} .thin{{stroke:none}}"
     )
+
+
+def _shades(column: int) -> str:
+    paper = PALETTE[0][column]
+    fills = "".join(f".{SCOPE} .{row[0]}{{fill:{row[column]}}}" for row in PALETTE)
+    return f".{SCOPE}{{background:{paper}}}.{SCOPE} .part{{stroke:{paper}}}{fills}"
 
 
 def safe(text: str) -> str:
@@ -80,6 +90,8 @@ def rect(
 ) -> str:
     """A rectangle; one that would be too thin to be seen is `THINNEST`."""
     width, height = max(width, THINNEST), max(height, THINNEST)
+    if min(width, height) < _EDGED:
+        kind += " thin"
     body = f">{inner}</rect>" if inner else "/>"
     return (
         f'<rect class="{kind}" x="{x:.2f}" y="{y:.2f}" width="{width:.2f}" '
@@ -129,6 +141,11 @@ def fitted(width: float, height: float, *candidates: str) -> str:
             if text_width(escaped(label)) + 6 <= width:
                 return label
     return ""
+
+
+def caption(x: float, y: float, *candidates: str) -> str:
+    """The first of some lines that ends before the picture does, or the last one."""
+    return text(x, y, fitted(WIDTH - x, LINE, *candidates) or candidates[-1])
 
 
 def ticks(length: int, most: float, *, binary: bool) -> range:

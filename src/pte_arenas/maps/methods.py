@@ -13,6 +13,7 @@ from pte_arenas.maps.drawing import (
     WIDTH,
     Panel,
     across,
+    caption,
     fitted,
     item,
     line,
@@ -58,7 +59,7 @@ class _Axes:
         """Numbers and lines; offsets grow downwards."""
         yield rect(self.left, self.top, self.width, CHART, "room")
         bottom = self.top + CHART
-        for offset in ticks(self.size, CHART / LINE, binary=True):
+        for offset in ticks(self.size, CHART / LINE / 2, binary=True):
             if self.y(offset) + 2 * LINE <= bottom:
                 yield line(self.left - 4, self.y(offset), self.left, self.y(offset))
                 yield text(self.left - _GAP, self.y(offset) + 9, f"{offset:,}", "faint", "end")
@@ -172,10 +173,9 @@ def _draw_live(
     counts = live_bytes(tensors, times.length)
     peak = max(counts)
     at = times.label(counts.index(peak))
-    yield text(
-        axes.left,
-        11,
-        f"{name}: {axes.size:,} bytes planned; at most {peak:,} live, first at {at}",
+    words = f"{axes.size:,} bytes planned; at most {peak:,} live"
+    yield caption(
+        axes.left, 11, f"{name}: {words}, first at {at}", f"{words}, first at {at}", words
     )
     bottom = LINE + _GAP + LIVE
     yield rect(axes.left, bottom - LIVE, axes.width, LIVE, "room")
@@ -211,7 +211,8 @@ def _draw_slots(
     arena = layout.arenas[binding.arena]
     accesses = accesses_of(layout, binding.arena)
     uses = _uses_by_slot(arena, times.tensors_of([binding.memory_id]))
-    content = [text(axes.left, 11, f"arena {arena.name}: where the method uses its slots")]
+    words = "where the method uses its slots"
+    content = [caption(axes.left, 11, f"arena {arena.name}: {words}", f"arena: {words}")]
     content += axes.draw()
     for s, slot in enumerate(arena.slots):
         if not slot.nbytes:

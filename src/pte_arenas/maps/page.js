@@ -79,6 +79,9 @@
     found.value = wanted === "" ? "" : hits.length === 1 ? "1 match" : `${number} matches`;
   };
   query.addEventListener("input", search);
+  document.getElementById("zoom").addEventListener("input", (event) => {
+    document.documentElement.style.setProperty("--zoom", event.target.value);
+  });
   document.getElementById("find").addEventListener("submit", (event) => {
     event.preventDefault();
     if (hits.length === 0) return;

@@ -14,7 +14,7 @@ from pte_arenas.maps.arenas import (
     slot_key,
     type_text,
 )
-from pte_arenas.maps.drawing import LINE, WIDTH, Panel, safe, theme
+from pte_arenas.maps.drawing import LINE, SCOPE, WIDTH, Panel, safe, theme
 from pte_arenas.maps.facts import (
     access_text,
     accesses_of,
@@ -30,7 +30,7 @@ from pte_arenas.maps.picture import draw_legend
 from pte_arenas.sizes import counted
 from pte_arenas.timeline import MethodTimeline, ProgramTimeline
 
-_PLACE = 220  # width of a slot's strip
+_PLACE = 150  # width of a slot's strip
 
 
 def draw_html(layout: ProgramLayout, timeline: ProgramTimeline, title: str) -> str:
@@ -62,13 +62,11 @@ def draw_html(layout: ProgramLayout, timeline: ProgramTimeline, title: str) -> s
     )
 
 
-def draw_fragment(layout: ProgramLayout, title: str) -> str:
-    """Draws the sums and the arenas for a notebook, which has the map's colours and no script."""
+def draw_fragment(layout: ProgramLayout) -> str:
+    """Draws the sums and the arenas for a notebook: no script, and no style for anything else."""
     sections = "".join(_arena_section(layout, a) for a in range(len(layout.arenas)))
-    return (
-        f"<div><style>{theme()}</style><p>{safe(title)} {safe(program_facts(layout))}</p>"
-        f"{_figure(draw_sums(layout))}{sections}</div>"
-    )
+    facts, sums = safe(program_facts(layout)), _figure(draw_sums(layout))
+    return f"<div><style>{theme()}</style><p>{facts}</p>{sums}{sections}</div>"
 
 
 def _resource(name: str) -> str:
@@ -80,6 +78,8 @@ def _header(layout: ProgramLayout, title: str) -> str:
         f"<header><h1>{safe(title)}</h1><p>{safe(program_facts(layout))}</p></header>"
         '<form id="find" role="search"><label>Search <input type="search" id="query" '
         'autocomplete="off" spellcheck="false"></label> <button>Next</button> '
+        '<label>Zoom of methods <select id="zoom"><option value="1">1<option value="2">2'
+        '<option value="4">4<option value="8">8</select></label> '
         '<output id="found" for="query"></output></form>'
         f"<main><section>{_figure(draw_sums(layout))}{_figure(draw_legend())}</section>"
     )
@@ -103,8 +103,8 @@ def _slot_row(arena: ArenaLayout, a: int, s: int, accesses: Mapping[str, Sequenc
     slot = arena.slots[s]
     strip = draw_place(arena, slot, 0, 0, _PLACE)
     place = (
-        f'<svg viewBox="0 0 {_PLACE} {LINE - 5}" width="{_PLACE}" height="{LINE - 5}" '
-        f'aria-hidden="true">{strip}</svg>'
+        f'<svg class="{SCOPE}" width="{_PLACE}" height="{LINE - 5}" aria-hidden="true">'
+        f"{strip}</svg>"
     )
     cells = [
         safe(slot.fqn),
@@ -119,7 +119,8 @@ def _slot_row(arena: ArenaLayout, a: int, s: int, accesses: Mapping[str, Sequenc
 
 def _method_section(layout: ProgramLayout, times: MethodTimeline, index: int) -> str:
     facts = ", ".join(method_facts(layout, index, times))
-    figures = "".join(map(_figure, draw_method(layout, times, index)))
+    panels = draw_method(layout, times, index)
+    figures = "".join(_figure(panel, "figure chart") for panel in panels)
     memories = sorted({tensor.memory_id for tensor in times.tensors})
     rows = [row for memory_id in memories for row in _tensor_rows(layout, times, index, memory_id)]
     tensors = _table("tensors", ["tensor", "role", "memory", "bytes", "type", "life"], rows)
@@ -162,8 +163,8 @@ def _row(key: str, facts: Sequence[str], cells: Sequence[str], *, stop: bool) ->
     return f'<tr data-key="{key}" data-facts="{said}" tabindex="{0 if stop else -1}">{body}</tr>'
 
 
-def _figure(panel: Panel) -> str:
+def _figure(panel: Panel, kind: str = "figure") -> str:
     return (
-        f'<div class="wide"><svg class="figure" viewBox="0 0 {WIDTH} {panel.height:g}" '
+        f'<div class="wide"><svg class="{SCOPE} {kind}" viewBox="0 0 {WIDTH} {panel.height:g}" '
         f'role="group" aria-label="{safe(panel.label)}">{panel.content}</svg></div>'
     )

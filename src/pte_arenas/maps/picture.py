@@ -8,6 +8,7 @@ from pte_arenas.layout import ProgramLayout
 from pte_arenas.maps.arenas import draw_arena, draw_slots, draw_sums
 from pte_arenas.maps.drawing import (
     LINE,
+    SCOPE,
     WIDTH,
     Panel,
     paragraph,
@@ -54,7 +55,7 @@ def draw_svg(layout: ProgramLayout, timeline: ProgramTimeline, title: str) -> st
         y += panel.height + _SPACE
     width, height = WIDTH + 2 * _MARGIN, round(y)
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="{SCOPE}" viewBox="0 0 {width} {height}" '
         f'width="{width}" height="{height}" role="group" aria-label="Memory of {safe(title)}">'
         f"<style>{theme()}.heading{{font-weight:bold}}</style>"
         f'<rect class="paper" width="{width}" height="{height}"/>{"".join(content)}</svg>\n'
