@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -34,7 +34,10 @@ def share_state(
     """Exports methods of a module, each as people do without arenas."""
     return {
         name: torch.export.export(
-            _AsForward(module, name), entry.args, dynamic_shapes=entry.dynamic_shapes, strict=False
+            _AsForward(module, name),
+            entry.args,
+            dynamic_shapes=cast("dict[str, Any] | tuple[Any, ...] | None", entry.dynamic_shapes),
+            strict=False,
         )
         for name, entry in entry_points.items()
     }

@@ -6,6 +6,7 @@ Its weights are random: what it says means nothing, the way its state goes is th
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -121,7 +122,7 @@ class Translator(nn.Module):
             Logits of the first token of the target, `(1, vocabulary)`.
         """
         x = self.encoder(self.embedding(source))
-        for layer in self.layers:
+        for layer in cast("list[DecoderLayer]", self.layers):
             layer.past.keys.zero_()
             layer.past.values.zero_()
             layer.cross.fill(x)

@@ -107,11 +107,17 @@ def compare(
             ours = [one[measure] for one in runs["ours"]]
             rows.append(_row(what, against, stock, ours, unit, goal))
     for name, against in AGAINST.items():
-        sizes = [planned_bytes(paths[one], shared=one == "sharing") for one in (name, "ours")]
-        rows.append(Row("planned", against, *sizes, unit="B", goal=1.0))
-        files = [paths[one].stat().st_size for one in (name, "ours")]
-        rows.append(Row("file", against, *files, unit="B", goal=1.0))
+        for what, size in (("planned", _planned), ("file", _size)):
+            rows.append(Row(what, against, size(paths, name), size(paths, "ours"), "B", goal=1.0))
     return rows
+
+
+def _planned(paths: dict[str, Path], name: str) -> int:
+    return planned_bytes(paths[name], shared=name == "sharing")
+
+
+def _size(paths: dict[str, Path], name: str) -> int:
+    return paths[name].stat().st_size
 
 
 def compare_contexts(paths: dict[str, Path], turns: int) -> Row:

@@ -72,6 +72,7 @@ class Reader:
             filled += len(piece)
             method = "decode" if len(piece) == 1 else "prefill"
             inputs = (torch.tensor(piece), torch.arange(filled))
+            logits: Tensor
             (logits,) = self.session.execute(method, inputs)
             if not tokens:
                 return logits

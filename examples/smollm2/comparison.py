@@ -45,8 +45,8 @@ def compare_with_eager(path: Path, count: int) -> Iterator[Comparison]:
         reader = Reader(program)
         found = list(islice(reader.continue_greedily(reader.read(tokens)), count))
         expected = continue_eagerly(model, tokens, count)
-        texts = (tokenizer.decode(one) for one in (found, expected))
-        yield Comparison(prompt, *texts, found == expected)
+        ours, eager = (tokenizer.decode(one) for one in (found, expected))
+        yield Comparison(prompt, ours, eager, found == expected)
 
 
 @torch.no_grad()

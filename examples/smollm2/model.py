@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import torch
 from torch import Tensor, nn
@@ -122,7 +122,8 @@ class Attention(nn.Module):
             scores = scores + place.mask
         read = torch.bmm(scores.softmax(-1), self.values.narrow(1, 0, place.filled))
         by_token = read.view(groups, self.config.heads // groups, -1, head).permute(2, 0, 1, 3)
-        return self.output(by_token.contiguous().view(-1, self.config.width))
+        y: Tensor = self.output(by_token.contiguous().view(-1, self.config.width))
+        return y
 
 
 class FeedForward(nn.Module):
@@ -136,7 +137,8 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Returns what `x`, `(n, width)`, becomes."""
-        return self.down(F.silu(self.gate(x)) * self.up(x))
+        y: Tensor = self.down(F.silu(self.gate(x)) * self.up(x))
+        return y
 
 
 class Layer(nn.Module):
@@ -152,7 +154,8 @@ class Layer(nn.Module):
     def forward(self, x: Tensor, place: Place) -> Tensor:
         """Returns what `x`, `(n, width)`, becomes at its place."""
         x = x + self.attention(self.attention_norm(x), place)
-        return x + self.feed_forward(self.feed_forward_norm(x))
+        y: Tensor = x + self.feed_forward(self.feed_forward_norm(x))
+        return y
 
 
 class SmolLM2(nn.Module):
@@ -186,7 +189,7 @@ class SmolLM2(nn.Module):
             zeros = torch.zeros(length, dtype=torch.int64)
             self.register_buffer(name, zeros, persistent=False)
         # Turns each pair of neighbours by a right angle: (a, b) becomes (-b, a).
-        turn = torch.block_diag(*[torch.tensor([[0.0, -1.0], [1.0, 0.0]])] * (config.head // 2))
+        turn = torch.eye(config.head // 2).kron(torch.tensor([[0.0, -1.0], [1.0, 0.0]]))
         self.register_buffer("turn", turn, persistent=False)
         powers = torch.arange(0, config.head, 2).repeat_interleave(2) / -config.head
         angles = torch.arange(config.context)[:, None, None] * config.base**powers
@@ -219,7 +222,7 @@ class SmolLM2(nn.Module):
 
     def reset(self) -> None:
         """Makes the cache what it was at the start."""
-        for layer in self.layers:
+        for layer in cast("list[Layer]", self.layers):
             layer.attention.keys.zero_()
             layer.attention.values.zero_()
         self.tokens.zero_()
@@ -234,7 +237,8 @@ class SmolLM2(nn.Module):
         x = self.embedding(tokens)
         for layer in self.layers:
             x = layer(x, place)
-        return self.head(self.norm(x[-1:]))
+        logits: Tensor = self.head(self.norm(x[-1:]))
+        return logits
 
 
 @dataclass(frozen=True)

@@ -89,12 +89,14 @@ def quantized(model: SmolLM2) -> SmolLM2:
     bits and a scale for each row; the embedding stays as it is.
     """
     copied = copy.deepcopy(model)
+    int4: torch.dtype = torch.int4  # type: ignore[attr-defined]  # not in torch's stubs
     for weights, granularity, part in (
-        (torch.int4, PerGroup(32), copied.layers),
+        (int4, PerGroup(32), copied.layers),
         (torch.int8, PerAxis(0), copied.head),
     ):
         config = Int8DynamicActivationIntxWeightConfig(
             weight_dtype=weights, weight_granularity=granularity
         )
         quantize_(part, config)
-    return unwrap_tensor_subclass(copied)
+    quantized: SmolLM2 = unwrap_tensor_subclass(copied)
+    return quantized

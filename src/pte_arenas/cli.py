@@ -190,6 +190,8 @@ def run(
     """Run methods one after the other over one state."""
     from pte_arenas.runner import run_methods  # noqa: PLC0415
 
+    known = None if shared_memory_id is None else (shared_memory_id,)
+    shared: tuple[int, ...] | None = () if unshared else known
     with one_sentence(file):
         calls = run_methods(
             file,
@@ -200,7 +202,7 @@ def run(
             save_state=save_state,
             data_path=data_path,
             allow_other_program=allow_other_program,
-            shared_memory_ids=() if unshared else shared_memory_id and (shared_memory_id,),
+            shared_memory_ids=shared,
         )
         if as_json:
             report = [
