@@ -77,7 +77,7 @@ def write_programs(
         "sharing": (context, export_sharing),
         "passing": (context, export_passing),
     }
-    paths = {name: folder / f"smollm2-{name}-{exports[name][0]}.pte" for name in exports}
+    paths = {name: folder / f"{name}-{exports[name][0]}.pte" for name in exports}
     for name, (positions, export) in exports.items():
         if not paths[name].exists():
             data = export(make_model(positions)).buffer

@@ -5,11 +5,14 @@ from __future__ import annotations
 import logging
 import warnings
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 from rich.progress import track
+
+if TYPE_CHECKING:
+    from examples.smollm2.model import SmolLM2
 
 app = typer.Typer(
     add_completion=False,
@@ -24,6 +27,10 @@ ProgramFile = Annotated[Path, typer.Option("--program", metavar="FILE", help="Th
 Context = Annotated[int, typer.Option(min=16, max=8192, help="Positions in the KV cache.")]
 Quantize = Annotated[
     bool, typer.Option(help="8-bit dynamic activations and 4-bit weights, instead of float32.")
+]
+Layers = Annotated[
+    int | None,
+    typer.Option(min=1, help="Only the first so many layers: quicker, and without sense."),
 ]
 Tokens = Annotated[int, typer.Option(min=1, help="How many to continue each prompt by.")]
 DEFAULT = Path("demo-output") / "smollm2.pte"
@@ -96,6 +103,7 @@ def check(program: ProgramFile = DEFAULT, tokens: Tokens = 64) -> None:
 def bench(
     folder: Annotated[Path, typer.Option(help="Where the programs are, or go.")] = Path("build"),
     context: Context = 2048,
+    layers: Layers = None,
     turns: Annotated[int, typer.Option(min=1, help="Processes for each measurement.")] = 5,
     as_json: Annotated[Path | None, typer.Option("--json", help="A file for JSON.")] = None,
 ) -> None:
@@ -106,8 +114,12 @@ def bench(
     from examples.smollm2.bench import measure_all  # noqa: PLC0415
     from examples.smollm2.model import load_smollm2  # noqa: PLC0415
 
-    rows = list(measure_all(load_smollm2, folder, context, turns, PROGRESS))
-    show(rows, title="SmolLM2-135M-Instruct, float32")
+    def make_model(positions: int) -> SmolLM2:
+        return load_smollm2(positions, layers=layers)
+
+    name = "smollm2" if layers is None else f"smollm2-{layers}-layers"
+    rows = list(measure_all(make_model, folder / name, context, turns, PROGRESS))
+    show(rows, title=f"{name}, float32, context {context:,}")
     if as_json:
         as_json.write_text(to_json(rows), encoding="utf-8")
 
