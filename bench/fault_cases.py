@@ -499,6 +499,7 @@ _CASES = [
         shown=2,
         run=keeping_outputs,
         why="overwritten",
+        buffers=(),
     ),
     Case(
         "F11",
@@ -508,6 +509,7 @@ _CASES = [
         [("second", (number(5.0), ONE)), ("first", (ONE, ONE))],
         run=setting_inputs_first,
         why="the inputs are overwritten",
+        buffers=(),
     ),
     Case(
         "F14",
@@ -518,6 +520,7 @@ _CASES = [
         shown=3,
         refused=True,
         why="the change is lost; one more output",
+        buffers=(),
     ),
     Case(
         "F17",
@@ -528,6 +531,7 @@ _CASES = [
         [("first", (ONE,)), ("second", (number(10.0),)), ("first", (ONE,))],
         shown=3,
         why="memory is shared that must not be",
+        buffers=(),
     ),
     Case(
         "F18",
@@ -655,6 +659,7 @@ _CASES = [
         [("forward", (ONE,))],
         shows_inputs=True,
         why="one more output; the caller's tensor stays",
+        buffers=(),
     ),
     Case(
         "F32",
@@ -702,6 +707,7 @@ _CASES = [
         shown=3,
         refused=True,
         why="frozen",
+        buffers=(),
     ),
 ]
 

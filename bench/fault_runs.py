@@ -59,7 +59,11 @@ def values_of(tree: Any) -> tuple[Value, ...]:
     return tuple(map(value_of, pytree.tree_leaves(tree)))
 
 
-def run_calls(execute: Callable[[str, Sequence[Any]], Any], calls: Sequence[Call]) -> list[Result]:
+Execute = Callable[[str, Sequence[Any]], Any]
+"""Takes the name of a method and its inputs, and gives its outputs."""
+
+
+def run_calls(execute: Execute, calls: Sequence[Call]) -> list[Result]:
     """Makes the calls one after another; each gets inputs of its own."""
     results = []
     for name, args in calls:
@@ -67,6 +71,12 @@ def run_calls(execute: Callable[[str, Sequence[Any]], Any], calls: Sequence[Call
         outputs = values_of(execute(name, inputs))
         results.append(Result(outputs, values_of(inputs)))
     return results
+
+
+def run_keeping(execute: Execute, calls: Sequence[Call]) -> list[Result]:
+    """Makes the calls, and looks at what they gave when all are made."""
+    kept = [(execute(name, list(args)), args) for name, args in calls]
+    return [Result(values_of(outputs), values_of(args)) for outputs, args in kept]
 
 
 def with_runtime(data: bytes, calls: Sequence[Call]) -> list[Result]:
@@ -81,14 +91,10 @@ def with_module(data: bytes, calls: Sequence[Call]) -> list[Result]:
 
 
 def keeping_outputs(data: bytes, calls: Sequence[Call]) -> list[Result]:
-    """With `executorch.runtime` as C++ does it: outputs are not copied, and read at the end."""
+    """With `executorch.runtime` as in C++: outputs are not copied, and looked at in the end."""
     program = _load_program_from_buffer(data)
     methods = {name: program.load_method(name) for name, _ in calls}
-    kept = [methods[name](list(args), clone_outputs=False) for name, args in calls]
-    return [
-        Result(values_of(outputs), values_of(args))
-        for (_, args), outputs in zip(calls, kept, strict=True)
-    ]
+    return run_keeping(lambda name, inputs: methods[name](inputs, clone_outputs=False), calls)
 
 
 def setting_inputs_first(data: bytes, calls: Sequence[Call]) -> list[Result]:
@@ -112,6 +118,7 @@ class Case:
         make: Makes the module.
         methods: Example inputs of each method.
         calls: What is called, in order. All outputs are compared.
+        buffers: What `pte-arenas` has in an arena.
         why: What goes wrong where stock gives values.
         shown: How many of the last calls the table shows.
         shows_inputs: Whether it shows their inputs afterwards, too.
@@ -129,6 +136,7 @@ class Case:
     make: Callable[[], Model]
     methods: Mapping[str, tuple[Any, ...]]
     calls: Sequence[Call]
+    buffers: Sequence[str] = ("*",)
     why: str = ""
     shown: int = 1
     shows_inputs: bool = False
@@ -161,7 +169,7 @@ def eager(case: Case) -> list[Result]:
 
 
 def ours(case: Case) -> list[Result]:
-    """Exports, lowers and runs a case with all of its state in one arena."""
+    """Exports, lowers and runs a case with its arena."""
     config = case.config()
     for _ in range(case.programs):
         model = (case.prepare_ours or case.prepare)(case.make())
@@ -169,18 +177,13 @@ def ours(case: Case) -> list[Result]:
             name: pa.EntryPoint(getattr(module_of(model, name), name), args)
             for name, args in case.methods.items()
         }
-        has_state = any([*module_of(model, name).buffers()] for name in case.methods)
-        exported = pa.export(entries, [pa.Arena("state", ["*"])] if has_state else [])
+        arenas = [pa.Arena("state", case.buffers)] if case.buffers else []
+        exported = pa.export(entries, arenas)
         edge = case.lower(exported.programs)
         data = pa.to_executorch(edge, exported.arenas, config).buffer
     session = load_program(data).session()
-    if case.run is keeping_outputs:
-        kept = [session.execute(name, args) for name, args in case.calls]
-        return [
-            Result(values_of(outputs), values_of(args))
-            for (_, args), outputs in zip(case.calls, kept, strict=True)
-        ]
-    return run_calls(session.execute, case.calls)
+    run = run_keeping if case.run is keeping_outputs else run_calls
+    return run(session.execute, case.calls)
 
 
 def module_of(model: Model, method: str) -> nn.Module:
