@@ -268,6 +268,23 @@ def test_inspect_draws_pools(tmp_path: Path) -> None:
     assert run("inspect", path).stdout == POOLS
 
 
+def test_inspect_tells_what_may_be_shared(tmp_path: Path) -> None:
+    path = tmp_path / "shared.pte"
+    changes = {
+        "programArenas": None,
+        "executionPlan[0].nonConstBufferSizes": [0, 128, 96, 8],
+        "executionPlan[0].arenaBindings": None,
+        "executionPlan[1].nonConstBufferSizes": [0, 0, 96],
+        "executionPlan[1].arenaBindings": None,
+    }
+    path.write_bytes(file_with(changes))
+    assert run("inspect", path).stdout.endswith("""
+
+memory id 2 is as large in every method: if they share it, pte-arenas adopt --memory-id 2 makes it \
+an arena
+""")
+
+
 # --- Comparing ---
 
 DIFFERENCES = """\

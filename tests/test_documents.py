@@ -27,6 +27,33 @@ def _snippets() -> list[object]:
     return found
 
 
+def _commands() -> list[object]:
+    """Blocks with commands of this package, and what the document says that they print."""
+    return [
+        pytest.param(text, id=f"{path.name}-{index}")
+        for path in DOCUMENTS
+        for index, (language, text) in enumerate(FENCE.findall(path.read_text(encoding="utf-8")))
+        if language == "console" and text.startswith("$ pte-arenas")
+    ]
+
+
+@pytest.mark.parametrize("text", _commands())
+def test_commands(text: str, tmp_path: Path) -> None:
+    for path in (ROOT / "tests" / "golden").glob("*.pte"):
+        shutil.copy(path, tmp_path)
+    told = ""
+    for command in re.findall(r"^\$ (.*)$", text, re.MULTILINE):
+        run = subprocess.run(
+            [sys.executable, "-m", *command.replace("pte-arenas", "pte_arenas", 1).split()],
+            check=False,
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+        )
+        told += f"$ {command}\n{run.stdout}{run.stderr}"
+    assert told == text
+
+
 @pytest.mark.parametrize(("code", "printed"), _snippets())
 def test_snippet(code: str, printed: str, tmp_path: Path) -> None:
     shutil.copy(ROOT / "tests" / "golden" / "counter.pte", tmp_path)

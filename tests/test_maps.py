@@ -186,7 +186,7 @@ def luminance(colour: str) -> float:
 
 @pytest.mark.parametrize("shade", [1, 2], ids=["light", "dark"])
 @pytest.mark.parametrize(
-    "fill", ["paper", "room", "state", "state-b", "input", "output", "activation"]
+    "fill", ["paper", "room", "state", "state-b", "input", "output", "activation", "scratch", "own"]
 )
 def test_labels_have_contrast(fill: str, shade: int) -> None:
     colours = {row[0]: row[shade] for row in PALETTE}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
@@ -42,6 +42,7 @@ def draw_layout(layout: ProgramLayout, title: str) -> Text:
             lines += _use_lines(layout, a)
     if layout.methods:
         lines += [Text(), *_method_lines(layout)]
+    lines += [Text(line) for line in _hints(layout)]
     return Text("\n").join(lines)
 
 
@@ -156,6 +157,22 @@ def _method_lines(layout: ProgramLayout) -> list[Text]:
         columns.append(right(["without arenas", *alone]))
     columns.append(["", *(_memories(method, layout.arenas) for method in methods)])
     return rows_of(columns, indent=0)
+
+
+def _hints(layout: ProgramLayout) -> Iterator[str]:
+    """Which memory ids of a file without arenas its methods may share."""
+    methods = layout.methods
+    if layout.arenas or len(methods) < 2:
+        return
+    shortest = min(len(method.planned_buffers) for method in methods)
+    for memory_id in range(2, shortest + 1):
+        sizes = {method.planned_buffers[memory_id - 1].size for method in methods}
+        if len(sizes) == 1 and 0 not in sizes:
+            yield ""
+            yield (
+                f"memory id {memory_id} is as large in every method: if they share it, "
+                f"pte-arenas adopt --memory-id {memory_id} makes it an arena"
+            )
 
 
 def _memories(method: MethodLayout, arenas: Sequence[ArenaLayout]) -> str:

@@ -234,7 +234,7 @@ def test_pointing_shows_details(opened: Any) -> None:
         "slot of stream, float16 [2, 3], 12 bytes",
         "bytes [32, 44)",
         "starts as zeros",
-        "peek, rescale read; push reads and writes",
+        "declared: peek, rescale read; push reads and writes",
     ]
     # All that is the same slot lights up: its row, its strip, its band in each method.
     lit = page.eval_on_selector_all(".lit", "all => all.map(each => each.dataset.key)")

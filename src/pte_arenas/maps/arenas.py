@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from pte_arenas.layout import ArenaLayout, ArenaSlot, ProgramLayout
 from pte_arenas.maps.drawing import (
@@ -20,6 +20,7 @@ from pte_arenas.maps.drawing import (
     tick_mark,
 )
 from pte_arenas.maps.facts import access_text, accesses_of, slot_facts
+from pte_arenas.rules.tensors import escaped
 from pte_arenas.sizes import in_bytes
 
 BAR = 24
@@ -32,7 +33,7 @@ def draw_sums(layout: ProgramLayout) -> Panel:
     rows = [("planned", layout.planned_bytes, list(_planned(layout)))]
     if layout.arenas:
         alone = [
-            ("method", method.name, nbytes, "activation")
+            ("method", method.name, nbytes, "own")
             for method, nbytes in zip(layout.methods, layout.unshared_by_method, strict=True)
         ]
         rows.append(("without arenas", layout.unshared_bytes, alone))
@@ -61,10 +62,9 @@ def draw_sums(layout: ProgramLayout) -> Panel:
 
 def _planned(layout: ProgramLayout) -> Iterator[tuple[str, str, int, str]]:
     for arena in layout.arenas:
-        kind = "state" if arena.lifetime == "state" else "input"
-        yield "arena", arena.name, arena.size, kind
+        yield "arena", arena.name, arena.size, arena.lifetime
     for method in layout.methods:
-        yield "method", method.name, method.planned_bytes, "activation"
+        yield "method", method.name, method.planned_bytes, "own"
 
 
 def draw_arena(layout: ProgramLayout, index: int) -> Panel:
@@ -106,7 +106,7 @@ def _draw_users(layout: ProgramLayout, index: int) -> Panel:
                 title, extra = item(key, facts, stop=y == 0)
                 content.append(rect(0, y, WIDTH, LINE, "room"))
                 if binding.used_bytes:
-                    content.append(rect(0, y, width, LINE, "part activation", title, extra))
+                    content.append(rect(0, y, width, LINE, "part scratch", title, extra))
                 used = f"{binding.used_bytes:,}"
                 content.append(caption(4, y + 11, f"{method.name} {used}", used))
                 y += LINE + 3
@@ -132,28 +132,38 @@ def short_name(fqn: str) -> str:
 
 # --- Rows ---
 
-_BAR_X, _BAR_WIDTH = 490, 150
-_TYPE_X, _USES_X = 650, 830
+_STRIP = 120
+_LONGEST_NAME, _LONGEST_TYPE = 320, 180  # units; what is longer takes several lines
 
 
 def draw_slots(layout: ProgramLayout, index: int) -> Panel:
-    """Draws a row for each slot: name, bytes, place in the arena, type, and who uses it."""
+    """Draws a row for each slot: name, bytes, place in the arena, type, and declared use."""
     arena = layout.arenas[index]
-    ranges = [range_text(slot) for slot in arena.slots]
-    room = _BAR_X - 2 * _GAP - max(map(text_width, ranges), default=0)
+    names = [slot.fqn for slot in arena.slots]
+    ranges, types = list(map(range_text, arena.slots)), list(map(type_text, arena.slots))
+    range_x = _widest(names, _LONGEST_NAME) + 2 * _GAP
+    strip_x = range_x + _widest(ranges, WIDTH) + _GAP
+    type_x = strip_x + _STRIP + _GAP
+    use_x = type_x + _widest(types, _LONGEST_TYPE) + 2 * _GAP
     content = []
     y = 0.0
-    for slot, where, accesses in zip(arena.slots, ranges, accesses_of(layout, index), strict=True):
+    for slot, name, where, kind, accesses in zip(
+        arena.slots, names, ranges, types, accesses_of(layout, index), strict=True
+    ):
         cells = [
-            paragraph(0, y + 11, slot.fqn, room),
-            paragraph(_TYPE_X, y + 11, type_text(slot), _USES_X - _TYPE_X - _GAP),
-            paragraph(_USES_X, y + 11, access_text(accesses), WIDTH - _USES_X),
+            paragraph(0, y + 11, name, range_x - _GAP),
+            paragraph(type_x, y + 11, kind, use_x - type_x - _GAP),
+            paragraph(use_x, y + 11, access_text(accesses), WIDTH - use_x),
         ]
         content += [cell for cell, _ in cells]
-        content.append(text(_BAR_X - _GAP, y + 11, where, "faint", "end"))
-        content.append(draw_place(arena, slot, _BAR_X, y + 2, _BAR_WIDTH))
+        content.append(text(strip_x - _GAP, y + 11, where, "faint", "end"))
+        content.append(draw_place(arena, slot, strip_x, y + 2, _STRIP))
         y += max(rows for _, rows in cells) * LINE + 3
     return Panel(f"Slots of arena {arena.name}", "".join(content), y)
+
+
+def _widest(words: Iterable[str], most: float) -> float:
+    return min(most, max((text_width(escaped(each)) for each in words), default=0))
 
 
 def draw_place(arena: ArenaLayout, slot: ArenaSlot, x: float, y: float, width: float) -> str:

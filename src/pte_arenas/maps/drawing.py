@@ -6,6 +6,7 @@ Lengths are in user units of pictures that are `WIDTH` wide, one of them about a
 from __future__ import annotations
 
 import html
+import textwrap
 from collections.abc import Iterator, Sequence
 from itertools import count
 from typing import NamedTuple
@@ -39,6 +40,8 @@ PALETTE = (
     ("input", "#a9cbf5", "#23518c"),
     ("output", "#f5c896", "#85510f"),
     ("activation", "#d5c9ef", "#55428a"),
+    ("scratch", "#e8d9b5", "#5f4f22"),
+    ("own", "#d5dbe1", "#3d464f"),
     ("use", "#11624a", "#8fe3c6"),
     ("live", "#8f7cc4", "#9d8bd6"),
     ("limit", "#b42318", "#ff8f85"),
@@ -109,7 +112,7 @@ def paragraph(x: float, y: float, words: str, width: float) -> tuple[str, int]:
     """Text in as many lines as it needs, the first one's baseline at `y`, and their number."""
     printed = escaped(words)
     chars = max(1, int(width / CHAR_WIDTH))
-    pieces = [printed[i : i + chars] for i in range(0, len(printed), chars)]
+    pieces = textwrap.wrap(printed, chars, drop_whitespace=False, break_on_hyphens=False)
     content = [
         f'<text class="ink" x="{x:.2f}" y="{y + row * LINE:.2f}">{html.escape(piece)}</text>'
         for row, piece in enumerate(pieces)

@@ -42,9 +42,9 @@ def accesses_of(layout: ProgramLayout, arena: int) -> list[dict[str, list[str]]]
 
 
 def access_text(accesses: Mapping[str, Sequence[str]]) -> str:
-    """Who does what with a slot, in one line."""
+    """Who does what with a slot as the file declares it, in one line."""
     if not accesses:
-        return "no method uses it"
+        return "no method"
     return "; ".join(
         f"{', '.join(names)} {word_of(names, word)}" for word, names in accesses.items()
     )
@@ -65,7 +65,7 @@ def slot_facts(
         f"slot of {arena.name}, {slot.dtype} {list(slot.sizes)}, {in_bytes(slot.nbytes)}",
         f"bytes [{slot.offset:,}, {slot.end:,})",
         start,
-        access_text(accesses),
+        f"declared: {access_text(accesses)}",
     ]
 
 

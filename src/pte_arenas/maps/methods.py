@@ -221,7 +221,9 @@ def _draw_slots(
         used = listed_numbers(sorted(uses[s]))
         facts = [
             *slot_facts(arena, slot, accesses[s]),
-            f"{times.name} uses it at {used}" if used else f"{times.name} does not use it",
+            f"{times.name} uses it at {used}"
+            if used
+            else f"no instruction of {times.name} uses it",
         ]
         title, extra = item(slot_key(binding.arena, s), facts, stop=s == 0)
         kind = "part state-b" if s % 2 else "part state"

@@ -93,7 +93,7 @@ def _arena_section(layout: ProgramLayout, index: int) -> str:
         accesses = accesses_of(layout, index)
         table = _table(
             "slots",
-            ["slot", "bytes", "place", "type", "start", "used by"],
+            ["slot", "bytes", "place", "type", "start", "declared use"],
             (_slot_row(arena, index, s, accesses[s]) for s in range(len(arena.slots))),
         )
     return f"<section>{heading}{_figure(draw_arena(layout, index))}{table}</section>"

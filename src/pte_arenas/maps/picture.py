@@ -25,10 +25,15 @@ from pte_arenas.timeline import ProgramTimeline
 _MARGIN = 24
 _SPACE = 14
 
-SCALE_NOTE = "Everything is to scale; what would be thinner than a unit is drawn one unit thick."
+SCALE_NOTE = (
+    "Everything is to scale; what would be thinner than a unit is drawn one unit thick. "
+    "Neighbouring slots differ in shade."
+)
 KINDS = {
-    "state": "state, kept from call to call",
-    "use": "where a method uses it",
+    "state": "state",
+    "use": "where it is used",
+    "scratch": "scratch arena",
+    "own": "a method's memory",
     "input": "input",
     "output": "output",
     "activation": "activation",
@@ -57,7 +62,7 @@ def draw_svg(layout: ProgramLayout, timeline: ProgramTimeline, title: str) -> st
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="{SCOPE}" viewBox="0 0 {width} {height}" '
         f'width="{width}" height="{height}" role="group" aria-label="Memory of {safe(title)}">'
-        f"<style>{theme()}.heading{{font-weight:bold}}</style>"
+        f"<style>{theme()}.{SCOPE} .heading text{{font-weight:bold}}</style>"
         f'<rect class="paper" width="{width}" height="{height}"/>{"".join(content)}</svg>\n'
     )
 
@@ -83,10 +88,13 @@ def _heading(words: str) -> Panel:
 
 def draw_legend() -> Panel:
     """Draws what the colours mean."""
-    x = 0.0
+    x, y = 0.0, 0.0
     content = []
     for kind, meaning in KINDS.items():
-        content += [rect(x, 2, 11, 11, kind), text(x + 16, 12, meaning)]
-        x += text_width(meaning) + 32
-    content.append(text(0, 12 + LINE, SCALE_NOTE, "faint"))
-    return Panel("Legend", "".join(content), 2 * LINE)
+        width = text_width(meaning) + 32
+        if x + width > WIDTH:
+            x, y = 0.0, y + LINE
+        content += [rect(x, y + 2, 11, 11, kind), text(x + 16, y + 12, meaning)]
+        x += width
+    content.append(text(0, y + 12 + LINE, SCALE_NOTE, "faint"))
+    return Panel("Legend", "".join(content), y + 2 * LINE)
