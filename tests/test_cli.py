@@ -295,9 +295,9 @@ breaks saved states
   slot 'cache'  dim order  [0, 1] -> [0]
 
 layout only
-  program               planned bytes  256 -> 384
-  arena 'scratch'       size           32 -> 160
-  slot 'cache'          initial value  values -> zeros
+  program          planned bytes  256 -> 384
+  arena 'scratch'  size           32 -> 160
+  slot 'cache'     initial value  values -> zeros
 """
 CHANGES = {
     "arenas[0].slots[0].sizes": [16],

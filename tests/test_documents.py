@@ -28,12 +28,12 @@ def _snippets() -> list[object]:
 
 
 def _commands() -> list[object]:
-    """Blocks with commands of this package, and what the document says that they print."""
+    """Commands on golden files, and what the document says that they print."""
     return [
         pytest.param(text, id=f"{path.name}-{index}")
         for path in DOCUMENTS
         for index, (language, text) in enumerate(FENCE.findall(path.read_text(encoding="utf-8")))
-        if language == "console" and text.startswith("$ pte-arenas")
+        if language == "console" and text.startswith("$ pte-arenas") and "old.pte" not in text
     ]
 
 
