@@ -26,7 +26,7 @@ CHEAP = ("bench.matrix",)
 """Modules that take less than a minute."""
 
 _TABLE = re.compile(
-    r"^<!-- begin: (?P<command>.*) -->\n(?P<text>.*?)^<!-- end -->$", re.MULTILINE | re.DOTALL
+    r"^<!-- begin: (?P<command>[^\n]*) -->\n.*?^<!-- end -->$", re.MULTILINE | re.DOTALL
 )
 _COMMAND = re.compile(r"python -m (?P<module>bench\.\w+)(?: [\w-]+)*")
 _MARK = re.compile(r"^<!-- (?:begin\b.*|end) -->$", re.MULTILINE)
