@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pte_arenas as pa
+from pte_arenas.lifetimes import read_both
+from pte_arenas.maps import draw_html, draw_svg
 from pte_arenas.peak import find_peak, live_bytes
 from pte_arenas.runtime import _C
 from pte_arenas.wire.BackendDelegate import BackendDelegateT
@@ -265,6 +268,24 @@ def test_golden_stock_state() -> None:
     assert find_peak(method.tensors_of([1]), method.length).nbytes <= 48
 
 
+def test_damaged_files_are_drawn_or_refused() -> None:
+    golden = (GOLDEN / "mixed.pte").read_bytes()
+    generator = random.Random(0)  # noqa: S311
+    refused = 0
+    for _ in range(300):
+        data = bytearray(golden)
+        for _ in range(3):
+            data[generator.randrange(len(data))] = generator.randrange(256)
+        try:
+            layout, timeline = read_both(data)
+        except pa.InvalidProgramError:
+            refused += 1
+            continue
+        draw_html(layout, timeline, "name.pte")
+        draw_svg(layout, timeline, "name.pte")
+    assert 0 < refused < 300
+
+
 # --- Peaks ---
 
 TENSORS = st.builds(
@@ -298,6 +319,17 @@ def test_live_bytes_are_the_union(tensors: list[pa.TensorLifetime]) -> None:
     peak = find_peak(tensors, 12)
     assert peak.nbytes == max(counts) == counts[peak.instruction]
     assert all(tensor.begin <= peak.instruction < tensor.end for tensor in peak.tensors)
+
+
+def test_peak_of_the_largest_memory() -> None:
+    half = 1 << 63
+    tensors = [
+        pa.TensorLifetime(
+            value=v, memory_id=1, offset=v * half, nbytes=half - 1, dtype="uint8", begin=0, end=1
+        )
+        for v in (0, 1)
+    ]
+    assert live_bytes(tensors, 1) == [2 * half - 2]
 
 
 def test_our_checker_agrees_that_the_programs_here_are_valid() -> None:

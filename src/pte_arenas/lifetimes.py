@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from pte_arenas.errors import InvalidProgramError
 from pte_arenas.instructions import Execution, read_instructions
 from pte_arenas.layout import MethodLayout, ProgramLayout
+from pte_arenas.overlap import Places
 from pte_arenas.planned import PlannedTensor, read_tensor, tensors_in, text
 from pte_arenas.read import bytes_of, layout_of
 from pte_arenas.rules.tensors import check_nbytes, check_type, span
@@ -94,7 +95,8 @@ class _Tensors:
 
     def read(self, plan: Any) -> tuple[TensorLifetime, ...]:
         tensors = [self._read_tensor(each) for each in tensors_in(plan, _EVERY_MEMORY_ID)]
-        return tuple(self._with_source(tensor, tensors) for tensor in tensors)
+        places = Places(tensors)
+        return tuple(self._with_source(tensor, places) for tensor in tensors)
 
     def _read_tensor(self, planned: PlannedTensor) -> TensorLifetime:
         where = f"{self._where}.values[{planned.value}]"
@@ -140,9 +142,7 @@ class _Tensors:
         # Inputs are there before a loop that begins with the first instruction.
         return begin, _through_loops(-1 if value in self._inputs else begin, end, self._loops)
 
-    def _with_source(
-        self, tensor: TensorLifetime, tensors: Sequence[TensorLifetime]
-    ) -> TensorLifetime:
+    def _with_source(self, tensor: TensorLifetime, places: Places) -> TensorLifetime:
         """Where a tensor is read first: its bytes are live since another value wrote them.
 
         Where none did, they are from an earlier execution.
@@ -152,11 +152,8 @@ class _Tensors:
         first = tensor.uses[0]
         if first in self._written.get(tensor.value, ()):
             return tensor
-        sources = [
-            begin
-            for other in tensors
-            if (begin := self._written_before(other, first)) is not None and _overlap(tensor, other)
-        ]
+        writes = (self._written_before(each, first) for each in [tensor, *places.sharers(tensor)])
+        sources = [write for write in writes if write is not None]
         if sources:
             return tensor.model_copy(update={"begin": max(sources)})
         whole = {"role": "state", "begin": 0, "end": self._length}
@@ -183,14 +180,6 @@ def _check_place(
             f"expected bytes {span(offset, nbytes)} inside the {sizes[memory_id]} bytes "
             f"of memory id {memory_id}",
         )
-
-
-def _overlap(one: TensorLifetime, other: TensorLifetime) -> bool:
-    return (
-        one.memory_id == other.memory_id
-        and one.offset < other.offset + other.nbytes
-        and other.offset < one.offset + one.nbytes
-    )
 
 
 def _through_loops(begin: int, end: int, loops: Sequence[_Loop]) -> int:

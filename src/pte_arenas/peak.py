@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
@@ -31,21 +32,21 @@ def live_bytes(tensors: Sequence[TensorLifetime], length: int) -> list[int]:
         tensors: Tensors of one memory.
         length: Number of instructions.
     """
-    edges = np.unique([edge for t in tensors for edge in (t.offset, t.offset + t.nbytes)])
+    ends = [edge for each in tensors for edge in (each.offset, each.offset + each.nbytes)]
+    edges = np.unique(np.array(ends, dtype=np.uint64))
     pieces = np.diff(edges)
     users = np.zeros(len(pieces), dtype=np.int64)
-    changes = np.zeros(length + 1, dtype=np.int64)
-    events = [(t.end, -1, t) for t in tensors if t.begin < t.end]
-    events += [(t.begin, 1, t) for t in tensors if t.begin < t.end]
+    changes = [0] * (length + 1)
+    events = [(each.end, -1, each) for each in tensors if each.begin < each.end]
+    events += [(each.begin, 1, each) for each in tensors if each.begin < each.end]
     for when, step, tensor in sorted(events, key=lambda event: event[:2]):
-        ends = np.searchsorted(edges, (tensor.offset, tensor.offset + tensor.nbytes))
-        part = slice(*ends)
+        span = np.array([tensor.offset, tensor.offset + tensor.nbytes], dtype=np.uint64)
+        part = slice(*np.searchsorted(edges, span))
         before = users[part] > 0
         users[part] += step
         changed = before != (users[part] > 0)
         changes[when] += step * int(pieces[part][changed].sum())
-    counts: list[int] = np.cumsum(changes[:length]).tolist()
-    return counts
+    return list(accumulate(changes[:length]))
 
 
 def find_peak(tensors: Sequence[TensorLifetime], length: int) -> Peak:

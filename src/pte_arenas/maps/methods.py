@@ -24,6 +24,7 @@ from pte_arenas.maps.drawing import (
     ticks,
 )
 from pte_arenas.maps.facts import accesses_of, listed_numbers, memory_name, slot_facts, tensor_facts
+from pte_arenas.overlap import Places
 from pte_arenas.peak import live_bytes
 from pte_arenas.timeline import MethodTimeline, TensorLifetime
 
@@ -100,10 +101,11 @@ def facts_of(
 ) -> list[tuple[TensorLifetime, list[str]]]:
     """The tensors of one memory with all that is to be said about them."""
     tensors = times.tensors_of([memory_id])
-    sharers = _sharers(tensors)
+    places = Places(tensors)
     name = memory_name(layout, layout.methods[index], memory_id)
     return [
-        (tensor, tensor_facts(tensor, times, name, sharers[tensor.value])) for tensor in tensors
+        (tensor, tensor_facts(tensor, times, name, places.sharers(tensor, at_once=True)))
+        for tensor in tensors
     ]
 
 
@@ -186,22 +188,6 @@ def _draw_live(
     points.append(f"H{axes.left + axes.width:.2f}V{bottom}Z")
     yield f'<path class="live" d="{"".join(points)}"/>'
     yield rect(axes.left, bottom - peak / axes.size * LIVE - 0.5, axes.width, 1, "limit")
-
-
-def _sharers(tensors: Sequence[TensorLifetime]) -> dict[int, list[TensorLifetime]]:
-    """By value, the tensors that hold some of its bytes at the same time."""
-    found: dict[int, list[TensorLifetime]] = defaultdict(list)
-    alive: list[TensorLifetime] = []
-    for tensor in sorted(tensors, key=lambda each: each.begin):
-        alive = [other for other in alive if other.end > tensor.begin]
-        for other in alive:
-            ends = tensor.offset + tensor.nbytes, other.offset + other.nbytes
-            if tensor.offset < ends[1] and other.offset < ends[0]:
-                found[tensor.value].append(other)
-                found[other.value].append(tensor)
-        if tensor.begin < tensor.end:
-            alive.append(tensor)
-    return found
 
 
 def _draw_slots(
