@@ -162,7 +162,7 @@ PARTS = (
         (
             *_python(
                 *("__main__", "cli", "console", "seeing", "render", "columns", "reports", "sizes"),
-                *("read", "planned", "instructions", "timeline", "lifetimes", "peak"),
+                *("read", "planned", "instructions", "timeline", "lifetimes", "overlap", "peak"),
                 *("differences", "budgets", "checker", "runner", "bundle", "verification"),
                 *("adopter", "claimed", "merge", "demo"),
             ),
