@@ -97,6 +97,7 @@ Error DataFiles::add(const char* path, LoadMode mode) {
 
 Error DataFiles::merge() {
   std::vector<const NamedDataMap*> maps;
+  maps.reserve(maps_.size());
   for (const auto& map : maps_) {
     maps.push_back(map.get());
   }
