@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from corpus import Changes, device, file_with, slot
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from test_layout import layouts
 
 import pte_arenas as pa
@@ -144,6 +144,7 @@ def test_order_does_not_matter() -> None:
     assert pa.diff(layout, turned) == ()
 
 
+@settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
 @given(layouts(), layouts())
 def test_symmetry(one: pa.ProgramLayout, other: pa.ProgramLayout) -> None:
     assert pa.diff(one, one) == ()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from corpus import Changes, changed, file_with, write
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 from refused_arenas import ARENAS, SLOTS
@@ -73,6 +73,7 @@ def layouts(draw: st.DrawFn) -> pa.ProgramLayout:
     return pa.ProgramLayout(arenas=(arena,), methods=tuple(draw(st.lists(methods(arena)))))
 
 
+@settings(deadline=None)  # a busy machine is no fault of the layout's
 @given(layouts())
 def test_json_round_trip(layout: pa.ProgramLayout) -> None:
     text = layout.model_dump_json()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from corpus import file_with, value
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pte_arenas as pa
@@ -305,6 +305,7 @@ TENSORS = st.builds(
 )
 
 
+@settings(deadline=None)
 @given(st.lists(TENSORS, max_size=8))
 def test_live_bytes_are_the_union(tensors: list[pa.TensorLifetime]) -> None:
     counts = live_bytes(tensors, 12)
