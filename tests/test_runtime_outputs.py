@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import gc
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 import torch
+from executorch.exir import to_edge
 from runtime_programs import ONES, counter, stock_bytes
 from torch import Tensor, nn
 
@@ -83,3 +85,73 @@ def test_constants_and_the_callers_tensors_are_copied(plan_inputs: bool) -> None
     constant.add_(1)  # the program's own constant lies in a file that is mapped to be read
     torch.testing.assert_close(echoed, ONES)
     torch.testing.assert_close(method.execute((ONES,)), list(Echo()(ONES)))
+
+
+LARGE = torch.ones(1 << 17)
+"""512 KiB: what the runtime keeps for the next call when it is dropped."""
+
+
+def _dropped_and_kept(plan_outputs: bool) -> tuple[Any, list[Tensor], set[int]]:
+    """Five calls whose first outputs are dropped and whose second ones are kept."""
+    data = stock_bytes(Pair(), {"forward": (LARGE,)}, plan_outputs=plan_outputs)
+    method = load_program(data).load_method("forward")
+    kept, places = [], set()
+    for call in range(5):
+        first, second = method.execute((LARGE * call,))
+        torch.testing.assert_close(first, LARGE * call * 2)
+        places.add(first.data_ptr())
+        kept.append(second)
+    return method, kept, places
+
+
+@pytest.mark.parametrize("plan_outputs", [True, False])
+def test_memory_of_dropped_outputs_is_used_again_and_no_other(plan_outputs: bool) -> None:
+    _, kept, places = _dropped_and_kept(plan_outputs)
+    assert len(places) <= 2, "while one is used, the next call takes another"
+    assert len({value.data_ptr() for value in kept} | places) == len(kept) + len(places)
+    for call, value in enumerate(kept):
+        torch.testing.assert_close(value, LARGE * call + 1)
+
+
+def test_outputs_outlive_the_session_that_would_reuse_their_memory() -> None:
+    method, kept, _ = _dropped_and_kept(plan_outputs=False)
+    del method
+    gc.collect()
+    while kept:
+        value = kept.pop()
+        torch.testing.assert_close(value, LARGE * len(kept) + 1)
+
+
+class Chunk(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x + 1
+
+
+def test_memory_is_not_used_again_for_outputs_of_another_size() -> None:
+    most = torch.export.Dim("most", min=2, max=LARGE.numel())
+    module = Chunk()
+    exported = torch.export.export(module, (LARGE,), dynamic_shapes=({0: most},))
+    data = to_edge(exported).to_executorch().buffer
+    method = load_program(data).load_method("forward")
+    for numel in (LARGE.numel(), LARGE.numel() // 2, 3, LARGE.numel(), LARGE.numel() - 5):
+        x = torch.randn(numel)
+        (value,) = method.execute((x,))
+        torch.testing.assert_close(value, module(x))
+        del value
+
+
+def test_outputs_may_be_dropped_by_any_thread() -> None:
+    data = stock_bytes(Chunk(), {"forward": (LARGE,)}, plan_outputs=False)
+    program = load_program(data)
+
+    def calls(session: Any, start: int) -> None:
+        held: list[Tensor] = []
+        for call in range(start, start + 100):
+            held.extend(session.execute("forward", (LARGE * call,)))
+            if len(held) > 3:
+                torch.testing.assert_close(held.pop(0), LARGE * (call - 3) + 1)
+
+    session = program.session()
+    with ThreadPoolExecutor(4) as pool:
+        for done in [pool.submit(calls, session, 1000 * thread) for thread in range(4)]:
+            done.result()

@@ -4,8 +4,8 @@
 
 #include "element_type.h"
 #include "handles.h"
-#include "outputs.h"
 #include "raising.h"
+#include "tensor_block.h"
 #include "torch_exchange.h"
 #include "words.h"
 

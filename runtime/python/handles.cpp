@@ -201,7 +201,7 @@ std::shared_ptr<const void> SessionHandle::owner_of(LoadedMethod& method) {
 nb::list SessionHandle::execute(const Signature& signature, nb::handle values,
                                 bool copy_outputs, IfUnloaded if_unloaded) {
   const Inputs inputs(signature, values);
-  Outputs outputs;
+  Outputs outputs(spare_);
   Error load_error = Error::Ok;
   Finding finding;
   Failure failure{"", Error::Ok};

@@ -18,6 +18,7 @@
 #include "options.h"
 #include "signature.h"
 #include "snapshots.h"
+#include "tensor_block.h"
 
 namespace pte_arenas {
 
@@ -181,6 +182,8 @@ class SessionHandle final : public std::enable_shared_from_this<SessionHandle> {
   std::unique_ptr<Session> session_;
   std::shared_ptr<std::mutex> shared_mutex_;
   std::mutex& mutex_ = *shared_mutex_;
+  /// Of outputs that were dropped.
+  const std::shared_ptr<SpareBlocks> spare_ = std::make_shared<SpareBlocks>();
   /// Of each method that was ever loaded, by its name. Used with the GIL.
   std::unordered_map<std::string, SharedSignature> signatures_;
 };

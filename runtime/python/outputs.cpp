@@ -1,10 +1,6 @@
 #include "outputs.h"
 
-#include <executorch/extension/arenas/zeroed_memory.h>
-
-#include <cstdlib>
 #include <cstring>
-#include <new>
 #include <optional>
 #include <string>
 
@@ -19,23 +15,6 @@ using executorch::runtime::Error;
 using executorch::runtime::EValue;
 
 namespace {
-
-// As torch aligns its own tensors.
-constexpr size_t kAlignment = 64;
-
-constexpr size_t round_up(size_t size) {
-  return (size + kAlignment - 1) & ~(kAlignment - 1);
-}
-
-constexpr size_t kDataOffset = round_up(sizeof(TensorBlock));
-
-// Kernels may read an output that they wrote, and beyond its end.
-constexpr size_t kReadableBehind =
-    executorch::extension::arenas::ZeroedMemory::kReadableBehind;
-
-void delete_block(dlpack::ManagedTensor* managed) {
-  TensorBlock::Delete()(static_cast<TensorBlock*>(managed->context));
-}
 
 bool is_for_torch(const Tensor& tensor) {
   return static_cast<size_t>(tensor.dim()) <= TensorBlock::kMaxRank &&
@@ -54,48 +33,6 @@ struct ToPython {
 
 }  // namespace
 
-void TensorBlock::Delete::operator()(TensorBlock* block) const {
-  block->~TensorBlock();
-  std::free(block);
-}
-
-TensorBlock::Owner TensorBlock::allocate(size_t nbytes) {
-  if (nbytes > SIZE_MAX - kDataOffset - kReadableBehind - kAlignment) {
-    return nullptr;
-  }
-  void* const memory = std::aligned_alloc(
-      kAlignment, kDataOffset + round_up(nbytes + kReadableBehind));
-  if (memory == nullptr) {
-    return nullptr;
-  }
-  auto* const block = new (memory) TensorBlock;
-  block->managed.version = {dlpack::kMajorVersion, dlpack::kMinorVersion};
-  block->managed.context = block;
-  block->managed.deleter = delete_block;
-  block->managed.flags = 0;
-  return Owner(block);
-}
-
-void TensorBlock::describe(const Tensor& tensor, void* data) {
-  const auto sizes = tensor.sizes();
-  const auto strides_of_tensor = tensor.strides();
-  for (size_t d = 0; d < sizes.size(); ++d) {
-    shape[d] = sizes[d];
-    strides[d] = strides_of_tensor[d];
-  }
-  managed.tensor = {data,
-                    {dlpack::kCpu, 0},
-                    static_cast<int32_t>(sizes.size()),
-                    dlpack_type(tensor.scalar_type()),
-                    shape,
-                    strides,
-                    0};
-}
-
-char* TensorBlock::data() {
-  return reinterpret_cast<char*>(this) + kDataOffset;
-}
-
 Error Outputs::place(const Signature& signature, Method& method) {
   values_.resize(signature.outputs.size());
   for (size_t i = 0; i < values_.size(); ++i) {
@@ -103,7 +40,7 @@ Error Outputs::place(const Signature& signature, Method& method) {
     if (!type.is_placed) {
       continue;
     }
-    TensorBlock::Owner block = TensorBlock::allocate(type.capacity);
+    TensorBlock::Owner block = TensorBlock::allocate(type.capacity, spare_);
     if (block == nullptr) {
       return Error::MemoryAllocationFailed;
     }
@@ -156,11 +93,11 @@ Error Outputs::view(const Tensor& tensor, std::shared_ptr<const void> owner,
   return Error::Ok;
 }
 
-Error Outputs::copy(const Tensor& tensor, Value* copied) {
+Error Outputs::copy(const Tensor& tensor, Value* copied) const {
   if (!is_for_torch(tensor)) {
     return Error::NotSupported;
   }
-  TensorBlock::Owner block = TensorBlock::allocate(tensor.nbytes());
+  TensorBlock::Owner block = TensorBlock::allocate(tensor.nbytes(), spare_);
   if (block == nullptr) {
     return Error::MemoryAllocationFailed;
   }
@@ -175,7 +112,7 @@ Error Outputs::copy(const Tensor& tensor, Value* copied) {
   return Error::Ok;
 }
 
-Error Outputs::copy(const EValue& value, Value* copied) {
+Error Outputs::copy(const EValue& value, Value* copied) const {
   List list;
   const auto append = [&](auto item) {
     list.push_back(Value{Scalar(std::move(item))});

@@ -10,38 +10,11 @@
 #include <variant>
 #include <vector>
 
-#include "dlpack.h"
 #include "inputs.h"
 #include "signature.h"
+#include "tensor_block.h"
 
 namespace pte_arenas {
-
-/**
- * A tensor for torch: its description, and behind it in the same block of the
- * heap its elements, unless they are in memory that it shares.
- */
-struct TensorBlock {
-  static constexpr size_t kMaxRank = 16;
-
-  dlpack::ManagedTensor managed;
-  int64_t shape[kMaxRank];
-  int64_t strides[kMaxRank];
-  /// Keeps the elements where they are not in the block.
-  std::shared_ptr<const void> owner;
-
-  struct Delete {
-    void operator()(TensorBlock* block) const;
-  };
-  using Owner = std::unique_ptr<TensorBlock, Delete>;
-
-  /// Null if there is no memory.
-  static Owner allocate(size_t nbytes);
-
-  /// Takes over the type and shape of a tensor, whose elements are at `data`.
-  void describe(const executorch::aten::Tensor& tensor, void* data);
-
-  char* data();
-};
 
 /**
  * The outputs of one call: owned apart from the session, or views of its
@@ -49,6 +22,9 @@ struct TensorBlock {
  */
 class Outputs final {
  public:
+  /// @param[in] spare Memory to reuse.
+  explicit Outputs(const std::shared_ptr<SpareBlocks>& spare) : spare_(spare) {}
+
   /// Gives the method memory for the outputs that it has none for.
   executorch::runtime::Error place(const Signature& signature, Method& method);
 
@@ -77,15 +53,16 @@ class Outputs final {
     Content content;
   };
 
-  static executorch::runtime::Error copy(
-      const executorch::runtime::EValue& value, Value* copied);
+  executorch::runtime::Error copy(const executorch::runtime::EValue& value,
+                                  Value* copied) const;
   static executorch::runtime::Error view(const executorch::aten::Tensor& tensor,
                                          std::shared_ptr<const void> owner,
                                          Value* viewed);
-  static executorch::runtime::Error copy(const executorch::aten::Tensor& tensor,
-                                         Value* copied);
+  executorch::runtime::Error copy(const executorch::aten::Tensor& tensor,
+                                  Value* copied) const;
   static nanobind::object to_python(Value& value);
 
+  const std::shared_ptr<SpareBlocks>& spare_;
   List values_;
   /// New values of inputs, by their index.
   std::vector<std::pair<size_t, Value>> mutated_;
