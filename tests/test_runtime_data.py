@@ -110,8 +110,8 @@ def _check_shares(program: Program) -> None:
 
 
 AMBIGUOUS = (
-    "shared_memory_ids: expected () or (2,) for a program without arenas whose methods all plan "
-    "32 bytes of memory id 2 but found neither; (2,) if it was exported with "
+    "shared_memory_ids: expected to be told whether the methods share memory, since all of them "
+    "plan 32 bytes of memory id 2 and the program has no arenas; (2,) if it was exported with "
     "share_mutable_buffers=True, else ()"
 )
 
@@ -288,6 +288,8 @@ def test_values_need_room(tmp_path: Path) -> None:
         pa.ArenaError, match=r"^debug_buffer_size: expected event_tracer=True as well"
     ):
         load_program(_plain()).session(debug_buffer_size=64)
+    with pytest.raises(MemoryError, match=r"^debug_buffer_size: expected memory for \d+ bytes"):
+        load_program(_plain()).session(event_tracer=True, debug_buffer_size=1 << 62)
 
 
 def test_etdump_of_values_that_do_not_fit(tmp_path: Path) -> None:

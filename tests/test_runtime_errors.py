@@ -63,6 +63,12 @@ FLOATS = "bump: input 0: expected float32 of sizes (2, 3) but found "
         pytest.param((None,), TypeError, FLOATS + "None", id="None"),
         pytest.param(([1.0],), TypeError, FLOATS + "list", id="list"),
         pytest.param(
+            (ONES.numpy(),),
+            TypeError,
+            FLOATS + "numpy.ndarray: torch.from_numpy makes it a tensor",
+            id="numpy",
+        ),
+        pytest.param(
             ONES,
             TypeError,
             "bump: expected a sequence of 1 input but found a tensor: write (tensor,)",
@@ -97,6 +103,33 @@ def test_refuses_a_tensor_without_memory(session: Session) -> None:
     for empty in (mode.from_tensor(values), torch._efficientzerotensor(values.shape)):
         with pytest.raises((TypeError, ValueError), match=r"^slot '\w+': expected "):
             slot.copy_from(empty)
+
+
+def test_refuses_a_tensor_inside_of_a_transform(session: Session) -> None:
+    message = (
+        FLOATS + "float32 of sizes (2, 3) whose memory torch does not give, as inside of torch.func"
+    )
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        torch.vmap(lambda x: session.execute("bump", (x,))[0])(torch.stack([ONES, ONES]))
+
+
+def test_names_the_operator_that_has_no_kernel() -> None:
+    data = counter_bytes().replace(b"aten::add\0", b"aten::and\0")
+    session = load_program(data).session()
+    message = (
+        "execution_plan[0].operators[0]: expected a kernel for aten::and.out but found none: link "
+        "the library that registers it"
+    )
+    with pytest.raises(RuntimeError, match=f"^{re.escape(message)}$"):
+        session.load_method("bump")
+    session.execute("get")
+
+
+@pytest.mark.parametrize("option", ["load_mode", "verification"])
+def test_refuses_an_option_of_another_type(option: str) -> None:
+    options: dict[str, Any] = {option: 7}
+    with pytest.raises(TypeError, match=rf"^{option}: expected a \w+ but found the int 7$"):
+        load_program(counter_bytes(), **options)
 
 
 class Scaled(nn.Module):

@@ -211,9 +211,11 @@ def test_bools_are_0_or_1(tmp_path: Path) -> None:
 
 def test_what_is_no_snapshot_or_session_is_refused() -> None:
     session = counter().session()
-    with pytest.raises(TypeError, match=r"^expected a snapshot but found NoneType$"):
+    with pytest.raises(TypeError, match=r"^snapshot: expected a Snapshot but found None$"):
         session.restore(None)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match=r"^scratch_from: expected a session but found str$"):
+    with pytest.raises(TypeError, match=r"^reuse: expected a Snapshot but found str$"):
+        session.snapshot("x")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"^scratch_from: expected a Session but found str$"):
         counter().session(scratch_from="x")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"^arenas: expected a dict of memory by name"):
         counter().session(arenas=[b""])  # type: ignore[arg-type]

@@ -206,7 +206,7 @@ void SessionHandle::copy_to_slot(std::string_view arena, std::string_view slot,
   const bool is_tensor = torch.is_tensor(tensor);
   if (!is_tensor || !torch.describe(tensor, &given) || !fits(given, info)) {
     const std::string message = where + ": expected " + in_words(info) +
-                                " but found " + found_in_words(tensor);
+                                " but found " + found_instead_of_tensor(tensor);
     is_tensor ? raise_value_error(message) : raise_type_error(message);
   }
   if (given.data == nullptr && info.nbytes != 0) {

@@ -28,12 +28,13 @@ BorrowedMemory::~BorrowedMemory() {
 
 void BorrowedMemory::borrow_tensor(nb::handle tensor) {
   dlpack::Tensor described;
-  if (!TorchExchange::get().describe(tensor, &described) ||
-      described.device.type != dlpack::kCpu ||
-      !nb::cast<bool>(tensor.attr("is_contiguous")())) {
+  const bool is_readable = TorchExchange::get().describe(tensor, &described) &&
+                           described.device.type == dlpack::kCpu;
+  if (!is_readable || !nb::cast<bool>(tensor.attr("is_contiguous")())) {
     raise_value_error("arena '" + arena_ +
                       "': expected a contiguous tensor on cpu but found " +
-                      found_in_words(tensor));
+                      found_in_words(tensor) +
+                      (is_readable ? " with gaps or in another order" : ""));
   }
   size_t nbytes = described.dtype.bits / 8;
   for (int32_t d = 0; d < described.ndim; ++d) {

@@ -2,6 +2,11 @@
 
 #include <executorch/runtime/core/event_tracer.h>
 
+#include <new>
+#include <string>
+
+#include "raising.h"
+
 namespace pte_arenas {
 
 using executorch::runtime::DelegateDebugIntId;
@@ -54,7 +59,12 @@ Result<bool> EventLog::Tracer::log_intermediate_output_delegate(
 
 EventLog::EventLog(size_t debug_buffer_size)
     // Left as it is: large, and seldom used to its end.
-    : debug_buffer_(new uint8_t[debug_buffer_size]) {
+    : debug_buffer_(new (std::nothrow) uint8_t[debug_buffer_size]) {
+  if (debug_buffer_ == nullptr) {
+    raise_memory_error("debug_buffer_size: expected memory for " +
+                       std::to_string(debug_buffer_size) +
+                       " bytes but found none");
+  }
   tracer_.capacity = debug_buffer_size;
   if (debug_buffer_size > 0) {
     tracer_.set_event_tracer_debug_level(

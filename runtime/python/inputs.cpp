@@ -245,7 +245,8 @@ void Inputs::refuse(size_t index, nb::handle value) const {
   const bool is_tensor = TorchExchange::get().is_tensor(value);
   const std::string message =
       signature_.method + ": input " + std::to_string(index) + ": expected " +
-      type.in_words() + " but found " + found_in_words(value);
+      type.in_words() + " but found " +
+      (type.is_tensor ? found_instead_of_tensor(value) : found_in_words(value));
   if (type.is_tensor == is_tensor) {
     raise_value_error(message);
   }

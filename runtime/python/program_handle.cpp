@@ -53,8 +53,13 @@ LoadOptions options_of(const std::vector<nb::bytes>& data_files,
 
 [[noreturn]] void raise_load_error(Error error, const Finding& finding) {
   const std::string path = finding.path;
-  if (path == "shared_memory_ids") {
-    raise_wrong_use(path + ": " + finding.message);
+  if (error == Error::InvalidArgument && path == "is_unshared") {
+    raise_wrong_use(
+        std::string("shared_memory_ids: ") + finding.message +
+        "; (2,) if it was exported with share_mutable_buffers=True, else ()");
+  }
+  if (path == "file") {  // which Python could open just before
+    raise_runtime_error(path + ": " + finding.message);
   }
   if (finding.path[0] != '\0') {
     raise_invalid_program(finding);

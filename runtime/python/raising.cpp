@@ -38,6 +38,7 @@ void raise_finding(executorch::runtime::Error error,
     case Error::MemoryAllocationFailed:
       raise_memory_error(sentence);
     case Error::NotSupported:
+    case Error::OperatorMissing:
       raise_runtime_error(sentence);
     case Error::InvalidArgument:  // the message names the arena
       raise_wrong_use(finding.message);

@@ -33,7 +33,8 @@ std::string found_in_words(nb::handle value) {
     return "None";
   }
   std::string type = Py_TYPE(value.ptr())->tp_name;
-  if (TorchExchange::get().is_tensor(value)) {
+  if (const TorchExchange& torch = TorchExchange::get();
+      torch.is_tensor(value)) {
     const std::string device = str_of(value.attr("device"));
     const std::string layout = str_of(value.attr("layout"));
     std::string text = last_part_of(str_of(value.attr("dtype"))) +
@@ -43,6 +44,8 @@ std::string found_in_words(nb::handle value) {
       text += " on " + device;
     } else if (layout != "torch.strided") {
       text += " in " + last_part_of(layout) + " layout";
+    } else if (dlpack::Tensor tensor; !torch.describe(value, &tensor)) {
+      text += " whose memory torch does not give, as inside of torch.func";
     }
     return text;
   }
@@ -51,6 +54,12 @@ std::string found_in_words(nb::handle value) {
            str_of(value);
   }
   return type;
+}
+
+std::string found_instead_of_tensor(nb::handle value) {
+  std::string text = found_in_words(value);
+  return text == "numpy.ndarray" ? text + ": torch.from_numpy makes it a tensor"
+                                 : text;
 }
 
 std::string repr_of(nb::handle object) {

@@ -102,13 +102,11 @@ Error check_unambiguous(const ArenaTable& table, Finding* finding) {
   if (count < 2) {
     return Error::Ok;
   }
-  write_path(finding, "shared_memory_ids");
+  write_path(finding, "is_unshared");
   (void)refuse(finding,
-               "expected () or (2,) for a program without arenas whose methods "
-               "all plan ",
-               size,
-               " bytes of memory id 2 but found neither; (2,) if it was "
-               "exported with share_mutable_buffers=True, else ()");
+               "expected to be told whether the methods share memory, since "
+               "all of them plan ",
+               size, " bytes of memory id 2 and the program has no arenas");
   return Error::InvalidArgument;
 }
 
@@ -170,6 +168,9 @@ Result<SharedProgram> ArenaProgram::load(const char* path, Finding* finding,
   Result<std::unique_ptr<DataLoader>> loader =
       internal::open_file(path, options.mode);
   if (!loader.ok()) {
+    write_path(finding, "file");
+    (void)refuse(finding, "expected a file that can be read but found ",
+                 runtime::to_string(loader.error()));
     return loader.error();
   }
   return load(std::move(*loader), finding, options);

@@ -187,6 +187,14 @@ bool ArenaTable::mutates_input(size_t method, size_t input) const {
   return input < plan.num_inputs() && plan.is_mutated(plan.input(input));
 }
 
+size_t ArenaTable::num_operators(size_t method) const {
+  return ProgramReader(program_).plan(method).num_operators();
+}
+
+OperatorName ArenaTable::operator_name(size_t method, size_t index) const {
+  return ProgramReader(program_).plan(method).operator_name(index);
+}
+
 size_t ArenaTable::num_planned_buffers(size_t method) const {
   const size_t entries =
       ProgramReader(program_).plan(method).num_buffer_sizes();

@@ -1,5 +1,6 @@
 #include <executorch/extension/arenas/bind_arenas.h>
 #include <executorch/extension/arenas/loaded_method.h>
+#include <executorch/runtime/kernel/operator_registry.h>
 
 #include <functional>
 #include <utility>
@@ -44,6 +45,35 @@ Error refuse_buffer(size_t method, size_t memory_id,
                " bytes but found ", runtime::to_string(error));
   return error == Error::InvalidArgument ? Error::MemoryAllocationFailed
                                          : error;
+}
+
+bool has_kernel(const std::string& operator_name) {
+  for (const runtime::Kernel& kernel : runtime::get_registered_kernels()) {
+    if (operator_name == kernel.name_) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/// Names the first operator that has no kernel at all; one may have some, but
+/// none for the dtypes that the method has.
+void find_missing_operator(const ArenaTable& table, size_t method,
+                           Finding* finding) {
+  for (size_t i = 0; i < table.num_operators(method); ++i) {
+    const OperatorName op = table.operator_name(method, i);
+    std::string name(op.name);
+    if (!op.overload.empty()) {
+      name.append(".").append(op.overload);
+    }
+    if (!has_kernel(name)) {
+      write_path(finding, "execution_plan[", uint64_t{method}, "].operators[",
+                 uint64_t{i}, "]");
+      (void)refuse(finding, "expected a kernel for ", std::string_view(name),
+                   " but found none: link the library that registers it");
+      return;
+    }
+  }
 }
 
 /// Allocates the buffers that the method does not share; leaves a gap for each
@@ -148,6 +178,9 @@ Result<std::unique_ptr<LoadedMethod>> LoadedMethod::load(
       name, &loaded->memory_manager_, event_tracer, program.data(),
       backend_options);
   if (!method.ok()) {
+    if (method.error() == Error::OperatorMissing) {
+      find_missing_operator(table, *index, finding);
+    }
     return method.error();
   }
   loaded->method_.emplace(std::move(*method));

@@ -315,6 +315,16 @@ size_t PlanReader::num_values() const {
   return size_of(as<wire::ExecutionPlan>(table_)->values());
 }
 
+size_t PlanReader::num_operators() const {
+  return size_of(as<wire::ExecutionPlan>(table_)->operators());
+}
+
+OperatorName PlanReader::operator_name(size_t index) const {
+  const wire::Operator& op = *as<wire::ExecutionPlan>(table_)->operators()->Get(
+      static_cast<flatbuffers::uoffset_t>(index));
+  return {text_of(op.name()), text_of(op.overload())};
+}
+
 size_t PlanReader::num_inputs() const {
   return size_of(as<wire::ExecutionPlan>(table_)->inputs());
 }

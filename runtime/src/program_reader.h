@@ -1,5 +1,6 @@
 #pragma once
 
+#include <executorch/extension/arenas/arena_table.h>
 #include <executorch/extension/arenas/namespace.h>
 #include <executorch/runtime/core/span.h>
 
@@ -108,6 +109,8 @@ class PlanReader : public TableReader {
   void buffer_device(size_t memory_id, int* type, int* index) const;
   size_t num_values() const;
   PlannedTensorReader planned_tensor(size_t value) const;
+  size_t num_operators() const;
+  OperatorName operator_name(size_t index) const;
   size_t num_inputs() const;
   /// The value that an input is.
   int32_t input(size_t index) const;

@@ -185,11 +185,11 @@ TEST(SessionTest, RefusesToGuessWhetherMethodsShareMemory) {
   Finding finding;
   EXPECT_EQ(ArenaProgram::load(file.data(), file.size(), &finding).error(),
             Error::InvalidArgument);
-  EXPECT_STREQ(finding.path, "shared_memory_ids");
+  EXPECT_STREQ(finding.path, "is_unshared");
   EXPECT_STREQ(finding.message,
-               "expected () or (2,) for a program without arenas whose methods "
-               "all plan 16 bytes of memory id 2 but found neither; (2,) if it "
-               "was exported with share_mutable_buffers=True, else ()");
+               "expected to be told whether the methods share memory, since "
+               "all of them plan 16 bytes of memory id 2 and the program has "
+               "no arenas");
 }
 
 TEST(SessionTest, RefusesWhatItDoesNotKnow) {
@@ -347,8 +347,13 @@ TEST_P(FromFileTest, LoadsAndRefuses) {
     EXPECT_STREQ(finding.path, "program") << size;
   }
   std::remove(path.c_str());
-  EXPECT_EQ(ArenaProgram::load(path.c_str(), nullptr, options()).error(),
+  Finding finding;
+  EXPECT_EQ(ArenaProgram::load(path.c_str(), &finding, options()).error(),
             Error::AccessFailed);
+  EXPECT_STREQ(finding.path, "file");
+  EXPECT_STREQ(finding.message,
+               "expected a file that can be read but found "
+               "Error::AccessFailed");
 }
 
 INSTANTIATE_TEST_SUITE_P(Modes, FromFileTest,

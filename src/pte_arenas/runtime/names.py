@@ -24,6 +24,16 @@ def check_name(kind: str, name: object, known: Collection[str]) -> None:
         )
 
 
+def check_type(option: str, value: object, kind: type) -> None:
+    """Checks an option that takes objects of one type.
+
+    Raises:
+        TypeError: It is none.
+    """
+    if not isinstance(value, kind):
+        raise TypeError(f"{option}: expected a {kind.__name__} but found {_in_words(value)}")
+
+
 def _in_words(value: object) -> str:
     if value is None or isinstance(value, bool):
         return str(value)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from pte_arenas.errors import ArenaError
 from pte_arenas.runtime import _C
 from pte_arenas.runtime.declared import Declared
-from pte_arenas.runtime.names import check_name
+from pte_arenas.runtime.names import check_name, check_type
 from pte_arenas.runtime.session import Session
 
 if TYPE_CHECKING:
@@ -65,6 +65,8 @@ def load_program(
     is_unshared = shared_memory_ids is not None
     if isinstance(shared_memory_ids, int):
         raise TypeError(f"shared_memory_ids: expected () or (2,) but found {shared_memory_ids}")
+    check_type("load_mode", load_mode, _C.LoadMode)
+    check_type("verification", verification, _C.Verification)
     if shared_memory_ids:
         if not isinstance(source, bytes):
             source = Path(source)
@@ -185,10 +187,8 @@ class Program:
             raise TypeError(
                 f"arenas: expected a dict of memory by name but found {type(arenas).__name__}"
             )
-        if not isinstance(scratch_from, (Session, type(None))):
-            raise TypeError(
-                f"scratch_from: expected a session but found {type(scratch_from).__name__}"
-            )
+        if scratch_from is not None:
+            check_type("scratch_from", scratch_from, Session)
         borrowed = dict(arenas or {})
         for name in borrowed:
             check_name("an arena", name, self._declared.arenas)

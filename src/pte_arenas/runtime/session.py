@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pte_arenas.errors import ArenaError
 from pte_arenas.files import replacing
 from pte_arenas.runtime import _C
-from pte_arenas.runtime.names import check_name
+from pte_arenas.runtime.names import check_name, check_type
 from pte_arenas.runtime.saved_state import load_state, save_state
 from pte_arenas.runtime.views import ArenaView
 
@@ -147,6 +147,8 @@ class Session:
         Raises:
             MemoryError: There is no memory for it.
         """
+        if reuse is not None:
+            check_type("reuse", reuse, _C.Snapshot)
         return self._session.snapshot(reuse)
 
     def restore(self, snapshot: _C.Snapshot, arenas: Sequence[str] | None = None) -> None:
@@ -159,8 +161,7 @@ class Session:
         Raises:
             ArenaError: There is no such state arena, or the snapshot is of another program.
         """
-        if not isinstance(snapshot, _C.Snapshot):
-            raise TypeError(f"expected a snapshot but found {type(snapshot).__name__}")
+        check_type("snapshot", snapshot, _C.Snapshot)
         self._session.restore(snapshot, [arena.name for arena in self._state_arenas(arenas)])
 
     def fork(self, *, copy_on_write: bool = False) -> Session:

@@ -62,6 +62,13 @@ struct InitialValue {
   size_t segment_index;
 };
 
+/// An operator that a method calls, such as `aten::add` with `out`.
+struct OperatorName {
+  std::string_view name;
+  /// May be empty.
+  std::string_view overload;
+};
+
 /// One planned buffer of a method.
 struct PlannedBuffer {
   /// As the file has it, in bytes. For bound memory 0 or the arena's size.
@@ -164,6 +171,11 @@ class ET_ARENAS_API ArenaTable final {
    * @param[in] input Index among the method's inputs.
    */
   bool mutates_input(size_t method, size_t input) const;
+
+  /// How many operators a method calls.
+  size_t num_operators(size_t method) const;
+
+  OperatorName operator_name(size_t method, size_t index) const;
 
   /// How many planned buffers a method has; their memory ids count from 1.
   size_t num_planned_buffers(size_t method) const;
