@@ -48,7 +48,8 @@ Error refuse_buffer(size_t method, size_t memory_id,
 }
 
 bool has_kernel(const std::string& operator_name) {
-  for (const runtime::Kernel& kernel : runtime::get_registered_kernels()) {
+  for (const ET_RUNTIME_NAMESPACE::Kernel& kernel :
+       ET_RUNTIME_NAMESPACE::get_registered_kernels()) {
     if (operator_name == kernel.name_) {
       return true;
     }
