@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -32,15 +32,13 @@ def share_state(
     module: nn.Module, entry_points: Mapping[str, pa.EntryPoint]
 ) -> dict[str, ExportedProgram]:
     """Exports methods of a module, each as people do without arenas."""
-    return {
-        name: torch.export.export(
-            _AsForward(module, name),
-            entry.args,
-            dynamic_shapes=cast("dict[str, Any] | tuple[Any, ...] | None", entry.dynamic_shapes),
-            strict=False,
+    programs = {}
+    for name, entry in entry_points.items():
+        shapes = None if entry.dynamic_shapes is None else (tuple(entry.dynamic_shapes),)
+        programs[name] = torch.export.export(
+            _AsForward(module, name), entry.args, dynamic_shapes=shapes, strict=False
         )
-        for name, entry in entry_points.items()
-    }
+    return programs
 
 
 def pass_state(
