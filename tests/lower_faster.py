@@ -20,8 +20,8 @@ def lower_faster() -> Iterator[None]:
 
     It looks 650 operators up for each of 40 namespaces several times for a method; replaces the
     kernels of each for 21 devices, of which the tests have two, and evaluates a type annotation
-    each time; copies the history of a node, which nothing changes, whenever it makes a node of it; and
-    makes so many objects that the garbage collector goes through all of torch's again and again.
+    each time; copies the history of a node, which nothing changes, whenever it makes a node of it;
+    and makes so many objects that the garbage collector visits those of torch again and again.
     """
     operators: dict[int, Any] = {}
 

@@ -21,10 +21,12 @@ from torch import Tensor
 from torch.nn import functional as F
 
 import pte_arenas as pa
+from examples.smollm2.bench import AGAINST, compare, compare_fork
 from examples.smollm2.chat import Conversation, FullError, Reader, begin
 from examples.smollm2.comparison import continue_eagerly
 from examples.smollm2.model import RMSNorm, SmolLM2, load_smollm2
 from examples.smollm2.program import export_smollm2, quantized
+from examples.smollm2.stock import export_passing, export_sharing
 from examples.smollm2.talk import Talk
 from examples.smollm2.tokenizer import ChatTokenizer
 from examples.smollm2.weights import GgufFile, open_weights
@@ -278,6 +280,7 @@ CHILD = """
 import os, signal, sys
 from itertools import islice
 from pathlib import Path
+from examples.smollm2.bench import AGAINST, compare, compare_fork
 from examples.smollm2.chat import Reader
 from pte_arenas.runtime import load_program
 
@@ -367,3 +370,25 @@ def test_commands(talk: Talk, tmp_path: Path, tokenizer: ChatTokenizer) -> None:
     assert "No such file or directory" in said(talk)
     talk.say("word " * 300)
     assert "tokens but found" in said(talk) and talk.conversations[-1].reader.tokens == kept
+
+
+# --- Beside stock ExecuTorch ---
+
+
+def test_stock_programs_say_the_same(path: Path, tmp_path: Path) -> None:
+    paths = {"ours": path}
+    for name, export in (("sharing", export_sharing), ("passing", export_passing)):
+        paths[name] = tmp_path / f"{name}.pte"
+        paths[name].write_bytes(export(small_model()).buffer)
+    rows = compare(paths, turns=1, prompt=9, continued=4)  # refuses other tokens
+    assert {row.against for row in rows} == set(AGAINST.values())
+    for row in rows:
+        assert row.stock > 0, row.what
+        if row.what in {"planned", "file"}:
+            assert row.ours < row.stock * 1.1, row.what
+
+
+def test_first_token_of_a_fork_is_measured(path: Path) -> None:
+    row = compare_fork(path, turns=1, prompt=9)
+    assert row.ours > 0
+    assert row.stock > 0

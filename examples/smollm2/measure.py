@@ -25,6 +25,11 @@ PROMPT = 512
 CONTINUED = 64
 
 
+def random_tokens(count: int) -> Tensor:
+    """A prompt without sense, of whole words and pieces of words."""
+    return torch.randint(17, 2_000, (count,), generator=torch.Generator().manual_seed(0))
+
+
 def measure(way: str, path: Path, prompt: int, continued: int) -> dict[str, Any]:
     """Loads a program, reads a prompt and continues it.
 
@@ -32,7 +37,7 @@ def measure(way: str, path: Path, prompt: int, continued: int) -> dict[str, Any]
         Seconds of loading, of the first token after that and of each further one; resident bytes
         at the most, less what the process had before; the tokens.
     """
-    tokens = torch.randint(17, 16_000, (prompt,), generator=torch.Generator().manual_seed(0))
+    tokens = random_tokens(prompt)
     before = _resident("VmRSS")
     begun = time.perf_counter()
     call = WAYS[way](path)
@@ -61,7 +66,7 @@ def measure_fork(path: Path, prompt: int, turns: int) -> dict[str, Any]:
         are loaded, and of forking, loading `decode` and reading one token.
     """
     program = load_program(path)
-    tokens = torch.randint(17, 16_000, (prompt,)).tolist()
+    tokens = random_tokens(prompt).tolist()
     reader = Reader(program)
     reader.read(tokens)
     read, forked = [], []
