@@ -243,6 +243,22 @@ def test_planner_keeps_its_other_ids(stock_module: Path, tmp_path: Path, *, as_d
     assert run_module(stock_module, data, "shared", tmp_path, first=True) == expected
 
 
+def test_ids_of_arenas_are_no_methods_own(stock_module: Path, tmp_path: Path) -> None:
+    """Else runtimes that share memory by id would run a method that they have to refuse."""
+    edge, arenas = lowered()
+    config = ExecutorchBackendConfig(memory_planning_pass={"pure": _Pool(4)})
+    data = pa.to_executorch(edge, arenas, config).buffer
+    layout = pa.read_layout(data)
+    assert layout.method("pure").planned_buffers[3].size == 16
+    assert {b.memory_id for m in layout.methods for b in m.bindings} == {5}
+    assert run_ours(data, first=False) == eager(5.0, "as eager")
+    for first in (False, True):
+        with pytest.raises(RuntimeError, match="0x:?21"):
+            run_stock(data, first=first)
+        with pytest.raises(RuntimeError, match="0x:?21"):
+            run_module(stock_module, data, "shared", tmp_path, first=first)
+
+
 def test_xnnpack() -> None:
     module = Model(5.0)
     exported = pa.export(

@@ -159,14 +159,17 @@ def _fit_scratch(layout: ArenaLayout, arena: Arena, used: Mapping[str, int]) -> 
     return layout.model_copy(update={"size": size})
 
 
-def bind(run: Run, layouts: Sequence[ArenaLayout], *, sized: bool) -> PlannedMethod:
-    """Gives each arena that a method uses a memory id behind the method's own.
+def bind(run: Run, layouts: Sequence[ArenaLayout], first: int, *, sized: bool) -> PlannedMethod:
+    """Gives each arena that a method uses a memory id.
 
     Args:
         run: The planned method; its specs and buffer sizes are changed.
         layouts: The final layout of every arena.
+        first: The first memory id for arenas, behind the method's own.
         sized: Whether the memory id keeps the arena's size in the file.
     """
+    if run.arenas():
+        run.sizes.extend([0] * (first - len(run.sizes)))
     bindings = tuple(_bind_arena(run, index, layouts[index], sized=sized) for index in run.arenas())
     state = sum(layouts[i].size for i in run.arenas() if layouts[i].lifetime == "state")
     private = {

@@ -169,7 +169,10 @@ class ArenaPlanning:
                 check_users(method, fqn, node, arena)
 
     def finish(self) -> dict[str, PlannedMethod]:
-        """Gives each arena a memory id in each method that uses it, behind the method's own.
+        """Gives each arena a memory id in each method that uses it, behind those of all methods.
+
+        No method then has memory of its own at such an id: where methods share memory by id, as in
+        stock `executorch.runtime`, it would be there in place of the arena.
 
         Raises:
             ArenaError: The arenas take more than their capacity.
@@ -177,7 +180,9 @@ class ArenaPlanning:
         for run in self._runs:
             divide(run, self.layouts)
         self.layouts = fit(self.layouts, self._arenas, self._runs)
-        return {run.method: bind(run, self.layouts, sized=self._sized) for run in self._runs}
+        own = [0 if self._sized else len(run.sizes) for run in self._runs]  # `renumber` sees to it
+        first = max(own, default=0)
+        return {run.method: bind(run, self.layouts, first, sized=self._sized) for run in self._runs}
 
 
 class _ArenaPlanningPass:
