@@ -22,12 +22,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 import pte_arenas as pa
-from examples.smollm2.bench import AGAINST, compare, compare_fork
+from examples.smollm2.bench import AGAINST, EXPORTS, compare, compare_fork
 from examples.smollm2.chat import Conversation, FullError, Reader, Sampler, begin, likeliest
 from examples.smollm2.comparison import continue_eagerly
 from examples.smollm2.model import RMSNorm, SmolLM2, load_smollm2
 from examples.smollm2.program import export_smollm2, quantized
-from examples.smollm2.stock import export_passing, export_sharing
 from examples.smollm2.talk import Talk
 from examples.smollm2.tokenizer import ChatTokenizer
 from examples.smollm2.weights import GgufFile, open_weights
@@ -281,8 +280,8 @@ CHILD = """
 import os, signal, sys
 from itertools import islice
 from pathlib import Path
-from examples.smollm2.bench import AGAINST, compare, compare_fork
-from examples.smollm2.chat import Reader
+from examples.smollm2.bench import AGAINST, EXPORTS, compare, compare_fork
+from examples.smollm2.chat import Reader, likeliest
 from pte_arenas.runtime import load_program
 
 program, state, *tokens = sys.argv[1:]
@@ -395,20 +394,18 @@ def test_commands(talk: Talk, tmp_path: Path, tokenizer: ChatTokenizer) -> None:
 # --- Beside stock ExecuTorch ---
 
 
-def test_stock_programs_say_the_same(path: Path, tmp_path: Path) -> None:
-    paths = {"ours": path}
-    for name, export in (("sharing", export_sharing), ("passing", export_passing)):
+def test_stock_programs_say_the_same(tmp_path: Path) -> None:
+    paths = {}
+    for name, export in EXPORTS.items():
+        manager = export(load_smollm2(32, layers=1, vocabulary=VOCABULARY))
         paths[name] = tmp_path / f"{name}.pte"
-        paths[name].write_bytes(export(small_model()).buffer)
+        paths[name].write_bytes(manager.buffer)
     rows = compare(paths, turns=1, prompt=9, continued=4)  # refuses other tokens
     assert {row.against for row in rows} == set(AGAINST.values())
     for row in rows:
         assert row.stock > 0, row.what
         if row.what in {"planned", "file"}:
             assert row.ours < row.stock * 1.1, row.what
-
-
-def test_first_token_of_a_fork_is_measured(path: Path) -> None:
-    row = compare_fork(path, turns=1, prompt=9)
+    row = compare_fork(paths["ours"], turns=1, prompt=9)
     assert row.ours > 0
     assert row.stock > 0

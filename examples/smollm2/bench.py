@@ -26,6 +26,12 @@ if TYPE_CHECKING:
 SHORT = 256
 """Positions of the small cache that the large one is compared with."""
 
+EXPORTS: dict[str, Callable[[SmolLM2], Any]] = {
+    "ours": export_smollm2,
+    "sharing": export_sharing,
+    "passing": export_passing,
+}
+
 COMPARISONS = ("comparing with stock", "comparing contexts", "forking")
 
 AGAINST = {
@@ -67,16 +73,11 @@ def write_programs(
 ) -> dict[str, Path]:
     """Exports the model in all ways; those that the folder has already stay as they are."""
     folder.mkdir(parents=True, exist_ok=True)
-    exports: dict[str, Callable[[SmolLM2], Any]] = {
-        "ours": export_smollm2,
-        "short": export_smollm2,
-        "sharing": export_sharing,
-        "passing": export_passing,
-    }
     paths = paths_in(folder, context)
     for name, path in paths.items():
         if not path.exists():
-            manager = exports[name](make_model(SHORT if name == "short" else context))
+            export = EXPORTS["ours" if name == "short" else name]
+            manager = export(make_model(SHORT if name == "short" else context))
             unfinished = path.with_suffix(".tmp")
             unfinished.write_bytes(manager.buffer)
             unfinished.rename(path)
