@@ -73,15 +73,15 @@ def test_runtimes_do_what_the_documentation_says(
     first: bool,
     in_place: bool,
 ) -> None:
-    run = matrix.runtimes(stock_module, tmp_path)[runtime]
+    run = matrix.runtimes(stock_module, tmp_path, "arenas not required")[runtime]
     assert matrix.cell(run, cached(start, in_place=in_place), start, first=first) == words
 
 
 def test_the_verdicts_differ() -> None:
     """Otherwise the table would say nothing."""
-    for start in (5.0, 0.0):
+    for start, same in ((5.0, 0), (0.0, 1)):  # what methods only read is zeros then, in any case
         outputs = {json.dumps(eager(start, behaviour.words)) for behaviour in BEHAVIOURS}
-        assert len(outputs) == len(BEHAVIOURS)
+        assert len(outputs) == len(BEHAVIOURS) - same
 
 
 @pytest.mark.fault("F3")
@@ -253,9 +253,9 @@ def test_ids_of_arenas_are_no_methods_own(stock_module: Path, tmp_path: Path) ->
     assert {b.memory_id for m in layout.methods for b in m.bindings} == {5}
     assert run_ours(data, first=False) == eager(5.0, "as eager")
     for first in (False, True):
-        with pytest.raises(RuntimeError, match="0x:?21"):
+        with pytest.raises(RuntimeError, match=r"0x:?21"):
             run_stock(data, first=first)
-        with pytest.raises(RuntimeError, match="0x:?21"):
+        with pytest.raises(RuntimeError, match=r"0x:?21"):
             run_module(stock_module, data, "shared", tmp_path, first=first)
 
 
