@@ -23,6 +23,7 @@ from executorch.runtime import Runtime
 from torch import Tensor, nn
 
 from bench.rows import Row, as_json, show
+from bench.shared_state import emit, emit_stock
 from pte_arenas.runtime import load_program
 
 ROWS = 1 << 10
@@ -101,6 +102,21 @@ def large(turns: int) -> list[Row]:
     ]
 
 
+def loads(turns: int) -> list[Row]:
+    """Both files are in memory and have the same four methods over the same buffers."""
+    stock, arenas = emit_stock(5.0), emit(5.0, require_arenas=True)
+    calls = [
+        lambda: Runtime.get().load_program(stock),
+        lambda: load_program(stock),
+        lambda: load_program(arenas),
+    ]
+    theirs, without, with_arenas = fastest(calls, number=50, turns=turns)
+    return [
+        Row("load a file without arenas", "executorch.runtime", theirs, without),
+        Row("load a file with arenas", "ours without arenas", without, with_arenas),
+    ]
+
+
 def in_cpp(executable: Path) -> Row:
     """A method of some 0.15 µs or more, resolved beforehand, beside a second thread."""
     with tempfile.TemporaryDirectory() as folder:
@@ -115,7 +131,7 @@ def measure(cpp: Path | None = None, turns: int = 50) -> list[Row]:
     """Compares calls from Python and, where a folder has the program for it, from C++."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        rows = [small(1, turns), small(4, turns), *large(turns)]
+        rows = [small(1, turns), small(4, turns), *large(turns), *loads(turns)]
     return rows if cpp is None else [*rows, in_cpp(cpp / "cpp_calls")]
 
 

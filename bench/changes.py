@@ -100,8 +100,8 @@ PARTS = (
     ),
     Part(
         "`runtime/executor/program.cpp`, `method_meta.h`",
-        "`Program::load` checks the tables; `ArenaTable` is what `MethodMeta` tells of arenas. No "
-        "heap, no exceptions",
+        "`Program::load` checks the tables; `ArenaTable` says what a program declares, as "
+        "`MethodMeta` does for a method; `bind_arenas()`. No heap, no exceptions",
         (
             "runtime/src/*arena_table.cpp",
             "runtime/src/check_*.cpp",
@@ -204,7 +204,7 @@ def main() -> None:
     if options.json:
         print(json.dumps([{**asdict(part), "lines": lines} for part, lines in rows], indent=2))
         return
-    print("| in ExecuTorch | what changes | lines here |\n|---|---|---|")
+    print("| in ExecuTorch | what changes | lines of the prototype |\n|---|---|---|")
     for part, lines in rows:
         # Rounded, so that the document does not change with every line of code.
         print(f"| {part.where} | {part.what} | {max(round(lines, -2), 50)} |")

@@ -1,8 +1,8 @@
 """Which runtime does what with which file, by running them all.
 
-Run it as `python -m bench.matrix`. Files: one as stock ExecuTorch makes it by default, one whose
-arenas are required, and one whose arenas are not (`require_arenas=False`). The C++ application over
-ExecuTorch's `Module` is compiled for it.
+Run it as `python -m bench.matrix`. Files: those that stock ExecuTorch makes by default and with
+`share_mutable_buffers=True`, one whose arenas are required, and one whose are not. The C++
+application over ExecuTorch's `Module` is compiled for it.
 """
 
 from __future__ import annotations
@@ -10,25 +10,30 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
+import textwrap
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
+import pte_arenas as pa
 from bench import stock_module
 from bench.grid import Grid
 from bench.shared_state import (
     Outputs,
     emit,
     emit_stock,
+    emit_stock_sharing,
     run_module,
     run_ours,
     run_stock,
     verdict,
 )
 
+SHARING = "without arenas, `share_mutable_buffers=True`"
 FILES: dict[str, Callable[[float], bytes]] = {
     "without arenas": emit_stock,
+    SHARING: emit_stock_sharing,
     "arenas required": partial(emit, require_arenas=True),
     "arenas not required": emit,
 }
@@ -38,10 +43,10 @@ ORDERS = {
     "the same, shared state starts as zeros": (0.0, False),
 }
 HEADINGS = ("file", "runtime", *ORDERS)
-REFUSALS = (RuntimeError, stock_module.RefusedError)  # pte_arenas' own errors would be a fault
+REFUSALS = (RuntimeError, stock_module.RefusedError, pa.ArenaError)
 
 
-def runtimes(program: Path, folder: Path) -> dict[str, Callable[..., Outputs]]:
+def runtimes(program: Path, folder: Path, file: str) -> dict[str, Callable[..., Outputs]]:
     """By name, what runs calls of a file."""
 
     def module(memory: str) -> Callable[..., Outputs]:
@@ -50,11 +55,15 @@ def runtimes(program: Path, folder: Path) -> dict[str, Callable[..., Outputs]]:
 
         return run
 
+    told = {
+        "`pte_arenas.runtime`, `shared_memory_ids=(2,)`": partial(run_ours, shared_memory_ids=(2,))
+    }
     return {
         "`executorch.runtime`": run_stock,
         "C++ `Module`": module("private"),
         "C++ `Module`, `share_memory_arenas=true`": module("shared"),
         "`pte_arenas.runtime`": run_ours,
+        **(told if file == SHARING else {}),
     }
 
 
@@ -63,16 +72,16 @@ def cell(run: Callable[..., Outputs], data: bytes, start: float, *, first: bool)
     try:
         return verdict(start, lambda calls: run(data, first=first, calls=calls))
     except REFUSALS as error:
-        return f"refused: `{error}`"
+        return f"refused: `{textwrap.shorten(str(error), 80, placeholder=' …')}`"
 
 
 def measure() -> Iterator[tuple[str, ...]]:
     with tempfile.TemporaryDirectory() as directory:
         folder = Path(directory)
-        known = runtimes(stock_module.build(folder), folder)
+        program = stock_module.build(folder)
         for file, make in FILES.items():
             data = {start: make(start) for start in {start for start, _ in ORDERS.values()}}
-            for name, run in known.items():
+            for name, run in runtimes(program, folder, file).items():
                 cells = (
                     cell(run, data[start], start, first=first) for start, first in ORDERS.values()
                 )

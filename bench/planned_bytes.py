@@ -1,4 +1,4 @@
-"""What ExecuTorch's Llama plans in memory: stock in its three ways, and with arenas.
+"""What ExecuTorch's Llama plans in memory: stock in its four ways, and with arenas.
 
 Run it as `python -m bench.planned_bytes`. The module is that of `bench/llama.py`: two layers of
 random weights, a prefill of up to 127 tokens and a decode over one cache of 64 KiB.
@@ -71,13 +71,16 @@ def of_arenas(name: str, program: pa.ArenaProgramManager) -> Planned:
 def measure(*, xnnpack: bool) -> Iterator[Planned]:
     """Lowers the module for stock and for arenas once each, and emits it in every way."""
     edge = lower(export_stock(make_llama()), xnnpack=xnnpack)
-    default, shared, reinplaced = (copy.deepcopy(edge) for _ in range(3))  # emitting changes them
+    default, shared, reinplaced, both = (copy.deepcopy(edge) for _ in range(4))  # emitting changes
     yield of_stock("stock", default.to_executorch())
     sharing = MemoryPlanningPass(share_mutable_buffers=True)
     program = shared.to_executorch(ExecutorchBackendConfig(memory_planning_pass=sharing))
     yield of_stock("stock, share_mutable_buffers", program, shared_id=2)
     program = reinplaced.to_executorch(ExecutorchBackendConfig(run_reinplace_pass=True))
     yield of_stock("stock, run_reinplace_pass", program)
+    sharing = MemoryPlanningPass(share_mutable_buffers=True)
+    config = ExecutorchBackendConfig(memory_planning_pass=sharing, run_reinplace_pass=True)
+    yield of_stock("stock, both", both.to_executorch(config), shared_id=2)
     exported = export_with_arena()
     edge = lower(exported.programs, xnnpack=xnnpack)
     for name, arenas in (("state", ()), ("state and scratch", (SCRATCH,))):
@@ -89,8 +92,8 @@ def measure(*, xnnpack: bool) -> Iterator[Planned]:
 def cells_of(rows: list[Planned]) -> list[list[str]]:
     """The results in bytes, with a line of headings."""
     methods = list(rows[0].own)
-    alone = [f"{method} alone" for method in methods]
-    cells = [["planned bytes", *alone, "state", "scratch", "program"]]
+    own = [f"{method}'s own" for method in methods]
+    cells = [["planned bytes", *own, "state", "scratch", "program"]]
     for row in rows:
         numbers = (*(row.own[method] for method in methods), row.state, row.scratch, row.program)
         cells.append([row.name, *(f"{number:,}" for number in numbers)])

@@ -11,10 +11,11 @@ import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
-from executorch.exir import to_edge_transform_and_lower
+from executorch.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
+from executorch.exir.passes import MemoryPlanningPass
 from executorch.runtime import Runtime
 from torch import Tensor, nn
 
@@ -93,8 +94,18 @@ def emit(
 
 def emit_stock(start: float) -> bytes:
     """A file as ExecuTorch makes it by default."""
+    return _stock(start, MemoryPlanningPass())
+
+
+def emit_stock_sharing(start: float) -> bytes:
+    """A file of ExecuTorch's with all mutable buffers where runtimes may share them."""
+    return _stock(start, MemoryPlanningPass(share_mutable_buffers=True))
+
+
+def _stock(start: float, planning: MemoryPlanningPass) -> bytes:
     programs = export_methods(dict.fromkeys(METHODS, Model(start)), dict.fromkeys(METHODS, (X,)))
-    data: bytes = to_edge_transform_and_lower(programs).to_executorch().buffer
+    config = ExecutorchBackendConfig(memory_planning_pass=planning)
+    data: bytes = to_edge_transform_and_lower(programs).to_executorch(config).buffer
     return data
 
 
@@ -118,8 +129,15 @@ def run_methods(
     return outputs
 
 
-def run_ours(data: bytes, *, first: bool, calls: Sequence[str] = CALLS) -> Outputs:
-    return run_methods(load_program(data).session().load_method, first=first, calls=calls)
+def run_ours(
+    data: bytes,
+    *,
+    first: bool,
+    calls: Sequence[str] = CALLS,
+    shared_memory_ids: Sequence[int] | None = None,
+) -> Outputs:
+    session = load_program(data, shared_memory_ids=shared_memory_ids).session()
+    return run_methods(session.load_method, first=first, calls=calls)
 
 
 def run_stock(data: bytes, *, first: bool, calls: Sequence[str] = CALLS) -> Outputs:
@@ -153,20 +171,23 @@ class Behaviour:
         words: What documents call it.
         own: Each method has a copy of its own.
         restarts: Loading a method writes initial values over the state.
-        zeros: What a method changes starts as zeros.
+        zeros: Whose changes start as zeros: those of each method in its own buffers, or of all
+            methods in all of them.
     """
 
     words: str
     own: bool = False
     restarts: bool = False
-    zeros: bool = False
+    zeros: Literal["", "each", "all"] = ""
 
 
 BEHAVIOURS = (
     Behaviour("as eager"),
     Behaviour("starts again at each load", restarts=True),
     Behaviour("each its own", own=True),
-    Behaviour("each its own, from zeros", own=True, zeros=True),
+    Behaviour("each its own, from zeros", own=True, zeros="each"),
+    Behaviour("as eager, from zeros", zeros="all"),
+    Behaviour("each its own, all from zeros", own=True, zeros="all"),
 )
 OVERWRITES = "activations overwrite state"
 
@@ -176,9 +197,9 @@ def eager(start: float, behaviour: str) -> Outputs:
     (does,) = (each for each in BEHAVIOURS if each.words == behaviour)
     module = Model(start)
     own = {name: copy.deepcopy(module) if does.own else module for name in METHODS}
-    if does.zeros:
-        for name, target in own.items():
-            _zero_what_changes(target, name)
+    for name, target in own.items() if does.zeros else ():
+        for method in METHODS if does.zeros == "all" else (name,):
+            _zero_what_changes(target, method)
     outputs, loaded = [], set()
     for name in CALLS:
         if does.restarts and name not in loaded and name != "pure":

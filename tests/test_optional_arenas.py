@@ -73,15 +73,15 @@ def test_runtimes_do_what_the_documentation_says(
     first: bool,
     in_place: bool,
 ) -> None:
-    run = matrix.runtimes(stock_module, tmp_path)[runtime]
+    run = matrix.runtimes(stock_module, tmp_path, "arenas not required")[runtime]
     assert matrix.cell(run, cached(start, in_place=in_place), start, first=first) == words
 
 
 def test_the_verdicts_differ() -> None:
     """Otherwise the table would say nothing."""
-    for start in (5.0, 0.0):
+    for start, same in ((5.0, 0), (0.0, 1)):  # what methods only read is zeros then, in any case
         outputs = {json.dumps(eager(start, behaviour.words)) for behaviour in BEHAVIOURS}
-        assert len(outputs) == len(BEHAVIOURS)
+        assert len(outputs) == len(BEHAVIOURS) - same
 
 
 @pytest.mark.fault("F3")
