@@ -1,18 +1,22 @@
-"""Every measurement of the runtime beside stock ExecuTorch, in one table; see `make bench`.
+"""Every measurement beside stock ExecuTorch, in one table; see `make bench`.
 
-Run it as `python -m bench --cpp FOLDER`, where FOLDER has the C++ programs of `bench/`.
+Run it as `python -m bench --cpp FOLDER`, where FOLDER has the C++ programs of `bench/`. The
+language model comes last, if its programs are there: exporting them takes most of an hour, and
+`python -m examples.smollm2 bench` does it.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import rich
 
-from bench import calls, load, sessions, state
+from bench import calls, emit_overhead, load, sessions, state
 from bench.rows import Row, as_json, show
+from examples.smollm2.bench import compare_programs, paths_in
 
 
 def main() -> None:
@@ -22,12 +26,18 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="a file for the same as JSON")
     options = parser.parse_args()
     rows: list[Row] = []
-    for name, measure in (
+    model = paths_in((options.folder or Path()) / "smollm2", context=2048)
+    measures: list[tuple[str, Callable[[], list[Row]]]] = [
+        ("emitting", emit_overhead.rows),
         ("loading", lambda: load.measure(options.cpp)),
         ("calls", lambda: calls.measure(options.cpp)),
         ("state", lambda: state.measure(options.folder)),
         ("sessions", sessions.measure),
-    ):
+    ]
+    if all(path.exists() for path in model.values()):
+        language_model = ("the language model", lambda: list(compare_programs(model, turns=5)))
+        measures.append(language_model)
+    for name, measure in measures:
         rich.print(f"measuring {name} …", file=sys.stderr)
         rows += measure()
     show(rows)

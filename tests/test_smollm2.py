@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -21,12 +22,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 import pte_arenas as pa
-from examples.smollm2.bench import AGAINST, compare, compare_fork
-from examples.smollm2.chat import Conversation, FullError, Reader, begin
+from examples.smollm2.bench import AGAINST, EXPORTS, compare, compare_fork
+from examples.smollm2.chat import Conversation, FullError, Reader, Sampler, begin, likeliest
 from examples.smollm2.comparison import continue_eagerly
 from examples.smollm2.model import RMSNorm, SmolLM2, load_smollm2
 from examples.smollm2.program import export_smollm2, quantized
-from examples.smollm2.stock import export_passing, export_sharing
 from examples.smollm2.talk import Talk
 from examples.smollm2.tokenizer import ChatTokenizer
 from examples.smollm2.weights import GgufFile, open_weights
@@ -176,7 +176,7 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("seed", "length"), [(1, 2), (2, 40), (3, 120)])
 def test_greedy_continuation_is_that_of_eager(program: Program, seed: int, length: int) -> None:
     model, reader, tokens = small_model(), Reader(program), prompt(seed, length)
-    found = list(islice(reader.continue_greedily(reader.read(tokens)), 64))
+    found = list(islice(reader.continue_with(likeliest, reader.read(tokens)), 64))
     assert found == continue_eagerly(model, tokens, 64)
     assert reader.tokens == [*tokens, *found[:-1]]
     arena = reader.session.arena("kv_cache")
@@ -280,8 +280,8 @@ CHILD = """
 import os, signal, sys
 from itertools import islice
 from pathlib import Path
-from examples.smollm2.bench import AGAINST, compare, compare_fork
-from examples.smollm2.chat import Reader
+from examples.smollm2.bench import AGAINST, EXPORTS, compare, compare_fork
+from examples.smollm2.chat import Reader, likeliest
 from pte_arenas.runtime import load_program
 
 program, state, *tokens = sys.argv[1:]
@@ -289,7 +289,7 @@ reader = Reader(load_program(program))
 if Path(state).exists():
     reader.session.load(state)
 logits = reader.read([int(token) for token in tokens])
-print(*islice(reader.continue_greedily(logits), 9), flush=True)
+print(*islice(reader.continue_with(likeliest, logits), 9), flush=True)
 reader.session.save(state)
 os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -349,6 +349,25 @@ def test_answers_come_in_pieces(program: Program, tokenizer: ChatTokenizer) -> N
     assert "".join(pieces) == expected.rstrip("\ufffd") and len(pieces) > 1
 
 
+def test_answers_end_where_they_must(program: Program, tokenizer: ChatTokenizer) -> None:
+    conversation = begin(Reader(program), tokenizer, SYSTEM)
+    before = len(conversation.reader.tokens)
+    asked = tokenizer.question("Hello", after=conversation.reader.tokens)
+    list(conversation.ask("Hello", most=3))
+    assert len(conversation.reader.tokens) == before + len(asked) + 3  # all that was shown
+
+
+def test_sampling() -> None:
+    logits = torch.log(torch.tensor([[0.5, 0.2, 0.25, 0.05]]))
+    found = Counter(map(Sampler(1.0, 0.8, seed=1), [logits] * 4000))
+    assert set(found) == {0, 1, 2}  # 0.5 + 0.25 are less than 0.8, and 0.2 more reach it
+    for token, chance in ((0, 0.5), (1, 0.2), (2, 0.25)):
+        assert abs(found[token] / 4000 - chance / 0.95) < 0.04
+    assert {Sampler(0.01, seed=seed)(logits) for seed in range(9)} == {likeliest(logits)} == {0}
+    first, again = (list(map(Sampler(1.0, seed=5), [logits] * 9)) for _ in range(2))
+    assert first == again
+
+
 def test_commands(talk: Talk, tmp_path: Path, tokenizer: ChatTokenizer) -> None:
     system = tokenizer.system(SYSTEM)
     reader = talk.conversations[-1].reader
@@ -375,20 +394,18 @@ def test_commands(talk: Talk, tmp_path: Path, tokenizer: ChatTokenizer) -> None:
 # --- Beside stock ExecuTorch ---
 
 
-def test_stock_programs_say_the_same(path: Path, tmp_path: Path) -> None:
-    paths = {"ours": path}
-    for name, export in (("sharing", export_sharing), ("passing", export_passing)):
+def test_stock_programs_say_the_same(tmp_path: Path) -> None:
+    paths = {}
+    for name, export in EXPORTS.items():
+        manager = export(load_smollm2(32, layers=1, vocabulary=VOCABULARY))
         paths[name] = tmp_path / f"{name}.pte"
-        paths[name].write_bytes(export(small_model()).buffer)
+        paths[name].write_bytes(manager.buffer)
     rows = compare(paths, turns=1, prompt=9, continued=4)  # refuses other tokens
     assert {row.against for row in rows} == set(AGAINST.values())
     for row in rows:
         assert row.stock > 0, row.what
         if row.what in {"planned", "file"}:
             assert row.ours < row.stock * 1.1, row.what
-
-
-def test_first_token_of_a_fork_is_measured(path: Path) -> None:
-    row = compare_fork(path, turns=1, prompt=9)
+    row = compare_fork(paths["ours"], turns=1, prompt=9)
     assert row.ours > 0
     assert row.stock > 0

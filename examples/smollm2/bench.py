@@ -26,6 +26,14 @@ if TYPE_CHECKING:
 SHORT = 256
 """Positions of the small cache that the large one is compared with."""
 
+EXPORTS: dict[str, Callable[[SmolLM2], Any]] = {
+    "ours": export_smollm2,
+    "sharing": export_sharing,
+    "passing": export_passing,
+}
+
+COMPARISONS = ("comparing with stock", "comparing contexts", "forking")
+
 AGAINST = {
     "sharing": "stock, share_mutable_buffers",
     "passing": "stock, cache as input and output",
@@ -54,16 +62,10 @@ def measure_all(
         turns: Processes for each measurement.
         console: Where the progress goes.
     """
-    names = ("exporting", "comparing with stock", "comparing contexts", "forking")
-    with stages(console, names) as begin:
-        begin(names[0])
+    with stages(console, ("exporting", *COMPARISONS)) as begin:
+        begin("exporting")
         paths = write_programs(make_model, folder, context)
-        begin(names[1])
-        yield from compare(paths, turns)
-        begin(names[2])
-        yield compare_contexts(paths, turns)
-        begin(names[3])
-        yield compare_fork(paths["ours"], turns)
+        yield from compare_programs(paths, turns, begin)
 
 
 def write_programs(
@@ -71,18 +73,33 @@ def write_programs(
 ) -> dict[str, Path]:
     """Exports the model in all ways; those that the folder has already stay as they are."""
     folder.mkdir(parents=True, exist_ok=True)
-    exports: dict[str, tuple[int, Callable[[SmolLM2], Any]]] = {
-        "ours": (context, export_smollm2),
-        "short": (SHORT, export_smollm2),
-        "sharing": (context, export_sharing),
-        "passing": (context, export_passing),
-    }
-    paths = {name: folder / f"{name}-{exports[name][0]}.pte" for name in exports}
-    for name, (positions, export) in exports.items():
-        if not paths[name].exists():
-            data = export(make_model(positions)).buffer
-            paths[name].write_bytes(data)
+    paths = paths_in(folder, context)
+    for name, path in paths.items():
+        if not path.exists():
+            export = EXPORTS["ours" if name == "short" else name]
+            manager = export(make_model(SHORT if name == "short" else context))
+            unfinished = path.with_suffix(".tmp")
+            unfinished.write_bytes(manager.buffer)
+            unfinished.rename(path)
     return paths
+
+
+def paths_in(folder: Path, context: int) -> dict[str, Path]:
+    """Where the programs are, by what they are."""
+    positions = {"ours": context, "short": SHORT, "sharing": context, "passing": context}
+    return {name: folder / f"{name}-{number}.pte" for name, number in positions.items()}
+
+
+def compare_programs(
+    paths: dict[str, Path], turns: int, begin: Callable[[str], None] = lambda _: None
+) -> Iterator[Row]:
+    """Measures everything; `begin` is called with the name of each of `COMPARISONS`."""
+    begin(COMPARISONS[0])
+    yield from compare(paths, turns)
+    begin(COMPARISONS[1])
+    yield compare_contexts(paths, turns)
+    begin(COMPARISONS[2])
+    yield compare_fork(paths["ours"], turns)
 
 
 def compare(

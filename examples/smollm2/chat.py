@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import count
 from typing import TYPE_CHECKING
 
 import torch
@@ -15,8 +17,36 @@ if TYPE_CHECKING:
     from examples.smollm2.tokenizer import ChatTokenizer
     from pte_arenas.runtime import Program, Session
 
+Choose = Callable[["Tensor"], int]
+"""Chooses a token by the logits of all, `(1, vocabulary)`."""
+
 CUT = "\ufffd"
 """What a tokenizer makes of a character some bytes of which are missing."""
+
+
+def likeliest(logits: Tensor) -> int:
+    """Chooses the token with the highest logit."""
+    return int(logits.argmax())
+
+
+class Sampler:
+    """Chooses among the likeliest tokens, as the model's authors advise.
+
+    Attributes:
+        temperature: What the logits are divided by; more is more random.
+        share: Sum of the probabilities of the tokens that are chosen from, at most 1.
+    """
+
+    def __init__(self, temperature: float = 0.2, share: float = 0.9, seed: int = 0) -> None:
+        self.temperature = temperature
+        self.share = share
+        self._generator = torch.Generator().manual_seed(seed)
+
+    def __call__(self, logits: Tensor) -> int:
+        """Chooses a token."""
+        chances, tokens = torch.softmax(logits[0] / self.temperature, -1).sort(descending=True)
+        chances[chances.cumsum(-1) - chances > self.share] = 0  # never the first
+        return int(tokens[torch.multinomial(chances, 1, generator=self._generator)])
 
 
 class FullError(ValueError):
@@ -77,10 +107,12 @@ class Reader:
             if not tokens:
                 return logits
 
-    def continue_greedily(self, logits: Tensor, end: int | None = None) -> Iterator[int]:
-        """Yields the likeliest token, reads it, and so on, until `end` or there is no room."""
-        while True:
-            token = int(logits.argmax())
+    def continue_with(
+        self, choose: Choose, logits: Tensor, end: int | None = None, most: int | None = None
+    ) -> Iterator[int]:
+        """Yields the chosen token, reads it, and so on, until `end`, `most` or there is no room."""
+        for _ in count() if most is None else range(most):
+            token = choose(logits)
             if token == end:
                 return
             yield token
@@ -104,13 +136,20 @@ class Conversation:
         reader: Has read all of it.
     """
 
-    def __init__(self, reader: Reader, tokenizer: ChatTokenizer) -> None:
+    def __init__(
+        self, reader: Reader, tokenizer: ChatTokenizer, choose: Choose = likeliest
+    ) -> None:
         """Goes on from what the reader has read."""
         self.reader = reader
         self._tokenizer = tokenizer
+        self._choose = choose
 
-    def ask(self, question: str) -> Iterator[str]:
+    def ask(self, question: str, most: int | None = None) -> Iterator[str]:
         """Yields the answer piece by piece.
+
+        Args:
+            question: What to answer.
+            most: How many tokens an answer may have, if not all there is room for.
 
         Raises:
             FullError: There is no room for the question.
@@ -119,7 +158,7 @@ class Conversation:
         logits = reader.read(tokenizer.question(question, after=reader.tokens))
         answer: list[int] = []
         shown = ""
-        for token in reader.continue_greedily(logits, tokenizer.end):
+        for token in reader.continue_with(self._choose, logits, tokenizer.end, most):
             answer.append(token)
             text = tokenizer.decode(answer)
             if not text.endswith(CUT):
@@ -128,7 +167,7 @@ class Conversation:
 
     def fork(self) -> Conversation:
         """Returns a conversation that goes on from here, apart from this one."""
-        return Conversation(self.reader.fork(), self._tokenizer)
+        return Conversation(self.reader.fork(), self._tokenizer, self._choose)
 
     def save(self, path: Path) -> None:
         """Writes the conversation to a file."""
@@ -139,7 +178,9 @@ class Conversation:
         self.reader.session.load(path)
 
 
-def begin(reader: Reader, tokenizer: ChatTokenizer, system: str) -> Conversation:
+def begin(
+    reader: Reader, tokenizer: ChatTokenizer, system: str, choose: Choose = likeliest
+) -> Conversation:
     """Reads the system prompt with a reader that has read nothing."""
     reader.read(tokenizer.system(system))
-    return Conversation(reader, tokenizer)
+    return Conversation(reader, tokenizer, choose)

@@ -66,13 +66,20 @@ def export(
 def chat(
     program: ProgramFile = DEFAULT,
     system: Annotated[str | None, typer.Option(help="Another system prompt.")] = None,
+    temperature: Annotated[
+        float, typer.Option(min=0, help="How random answers are; 0 takes the likeliest tokens.")
+    ] = 0.2,
+    seed: Annotated[int, typer.Option(help="Another seed, other answers.")] = 0,
+    most: Annotated[int, typer.Option(min=1, help="Tokens of an answer.")] = 256,
 ) -> None:
     """Talk with the exported model."""
     quiet()
+    from examples.smollm2.chat import Sampler, likeliest  # noqa: PLC0415
     from examples.smollm2.talk import talk  # noqa: PLC0415
 
     _expect(program)
-    talk(program, system)
+    choose = Sampler(temperature, seed=seed) if temperature else likeliest
+    talk(program, system, choose, most)
 
 
 @app.command()

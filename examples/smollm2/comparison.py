@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
-from examples.smollm2.chat import Reader
+from examples.smollm2.chat import Reader, likeliest
 from examples.smollm2.model import load_smollm2
 from examples.smollm2.tokenizer import ChatTokenizer
 from examples.smollm2.weights import open_weights
@@ -43,7 +43,7 @@ def compare_with_eager(path: Path, count: int) -> Iterator[Comparison]:
     for prompt in PROMPTS:
         tokens = tokenizer.encode(prompt)
         reader = Reader(program)
-        found = list(islice(reader.continue_greedily(reader.read(tokens)), count))
+        found = list(islice(reader.continue_with(likeliest, reader.read(tokens)), count))
         expected = continue_eagerly(model, tokens, count)
         ours, eager = (tokenizer.decode(one) for one in (found, expected))
         yield Comparison(prompt, ours, eager, found == expected)

@@ -71,7 +71,7 @@ def measure_fork(path: Path, prompt: int, turns: int) -> dict[str, Any]:
     reader.read(tokens)
     read, forked = [], []
     for _ in range(turns):
-        reader.session.execute("reset")
+        reader.session.reset()
         begun = time.perf_counter()
         last = int(reader.read(tokens).argmax())
         between = time.perf_counter()

@@ -17,6 +17,8 @@ from pte_arenas.runtime import load_program
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from examples.smollm2.chat import Choose
+
 HELP = """\
 /reset      begin again after the system prompt
 /save FILE  write the conversation to a file
@@ -34,9 +36,10 @@ class Talk:
         console: Where answers go.
     """
 
-    def __init__(self, start: Conversation, console: Console) -> None:
+    def __init__(self, start: Conversation, console: Console, most: int | None = None) -> None:
         """Begins the first conversation as a fork of what has read the system prompt."""
         self._start = start
+        self._most = most
         self.console = console
         self.conversations = [start.fork()]
 
@@ -68,7 +71,7 @@ class Talk:
             self._print(str(error))
 
     def _ask(self, question: str) -> None:
-        for piece in self.conversations[-1].ask(question):
+        for piece in self.conversations[-1].ask(question, self._most):
             self.console.out(piece, end="", highlight=False)
         self.console.out()
 
@@ -85,13 +88,13 @@ class Talk:
         self.console.print(text, style="dim", markup=False, highlight=False)
 
 
-def talk(path: Path, system: str | None) -> None:
-    """Reads lines until the end of input."""
+def talk(path: Path, system: str | None, choose: Choose, most: int) -> None:
+    """Reads lines until the end of input; answers have at most so many tokens."""
     console = Console()
     with console.status("loading the model and reading the system prompt"):
         tokenizer = ChatTokenizer(open_weights().metadata)
-        start = begin(Reader(load_program(path)), tokenizer, system or SYSTEM)
-    chat = Talk(start, console)
+        start = begin(Reader(load_program(path)), tokenizer, system or SYSTEM, choose)
+    chat = Talk(start, console, most)
     console.print(HELP, style="dim", markup=False, highlight=False)
     while True:
         try:
