@@ -38,6 +38,11 @@ def test_no_sizes(text: str) -> None:
         parse_size(text)
 
 
+def test_decimal_units_get_a_hint() -> None:
+    with pytest.raises(pa.ArenaError, match=r"found '512KB'; K, M, G and T are powers of 1,024"):
+        parse_size("512KB")
+
+
 def test_assignments() -> None:
     assert parse_assignment("arena:a=b = 2K") == ("arena:a=b", "2K")
     for text in ("", "a", "=1", "a=", " = "):

@@ -339,7 +339,11 @@ def test_diff_of_saved_state(old: Path, new: Path, status: int, *, breaking: boo
     done = run("diff", "--saved-state", old, new)
     assert done.returncode == status
     assert "layout only" not in done.stdout
-    assert ("breaks saved states" in done.stdout) is breaking
+    assert ("breaks saved states\n" in done.stdout) is breaking
+    if not breaking:
+        assert done.stdout == "old.pte -> new.pte  nothing that breaks saved states\n"
+    report = json.loads(run("diff", "--saved-state", "--json", old, new).stdout)
+    assert (report["same"], report["breaks_saved_state"]) == (False, breaking)
 
 
 def test_diff_prints_json(old: Path, new: Path) -> None:

@@ -61,6 +61,15 @@ LAYOUT_ONLY = {
         ("method 'step'", "planned bytes", 128, 256),
         ("method 'step'", "memory id 1", 128, 256),
     ),
+    "required": (
+        {"executionPlan[1].nonConstBufferSizes": [0, 128]},
+        (
+            "program",
+            "runtimes without arenas",
+            "refuse methods that use arenas",
+            "load all methods",
+        ),
+    ),
     "access": (
         {"executionPlan[1].arenaBindings": [ArenaBindingT(1, 0, [SlotAccessT(0, 1)])]},
         ("method 'peek'", "slot 'cache'", "read", "write"),

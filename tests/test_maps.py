@@ -100,6 +100,21 @@ def test_rectangles_are_to_scale() -> None:
     assert widths == pytest.approx([widths[0]] * len(widths), rel=0.01)
 
 
+EMPTY_FIRST: Changes = {"arenas[0].slots": [slot("empty", [0]), slot("full", [4], nbytes=16)]}
+
+
+@pytest.mark.parametrize(
+    "program", [*(GOLDEN / f"{name}.pte" for name in NAMES), file_with(EMPTY_FIRST)], ids=str
+)
+def test_each_picture_is_one_stop(program: Path | bytes) -> None:
+    text = draw_html(*read_both(program), "name.pte")
+    pictures = [
+        each for each in re.findall(r"<svg.*?</svg>", text, re.DOTALL) if "data-key" in each
+    ]
+    assert pictures
+    assert [each.count('tabindex="0"') for each in pictures] == [1] * len(pictures)
+
+
 def test_tiny_slots_show() -> None:
     changes = {
         "arenas[0].size": 1 << 30,
@@ -208,7 +223,9 @@ def test_ticks(length: int, most: float, *, binary: bool) -> None:
 # --- The command ---
 
 
-@pytest.mark.parametrize(("suffix", "begin"), [(".html", "<!doctype html>"), (".svg", "<svg ")])
+@pytest.mark.parametrize(
+    ("suffix", "begin"), [(".html", "<!doctype html>"), (".svg", "<svg "), (".SVG", "<svg ")]
+)
 def test_map_command(tmp_path: Path, suffix: str, begin: str) -> None:
     path = tmp_path / f"map{suffix}"
     done = run("map", GOLDEN / "mixed.pte", "-o", path)

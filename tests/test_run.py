@@ -9,8 +9,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from runtime_programs import stock_bytes
+from torch import Tensor, nn
+
+from bench.shared_state import emit_stock_sharing
 
 COUNTER = Path(__file__).parent / "golden" / "counter.pte"
+
+
+class Double(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x * 2
 
 
 def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
@@ -43,6 +53,26 @@ def test_inputs_and_state_come_from_files(tmp_path: Path) -> None:
     assert json.loads(then.stdout) == [
         {"method": "get", "outputs": [{"dtype": "int64", "sizes": [], "values": 35}]}
     ]
+
+
+def test_numbers_that_json_lacks_are_strings(tmp_path: Path) -> None:
+    path = tmp_path / "double.pte"
+    path.write_bytes(stock_bytes(Double(), {"forward": (torch.ones(3),)}))
+    np.savez(tmp_path / "in.npz", **{"forward.0": np.array([np.nan, -np.inf, 2], np.float32)})
+    done = run(path, "forward", "--inputs", tmp_path / "in.npz", "--json")
+    (value,) = json.loads(done.stdout, parse_constant=pytest.fail)[0]["outputs"]
+    assert value["values"] == ["NaN", "-Infinity", 4.0]
+
+
+def test_errors_name_options_of_the_command(tmp_path: Path) -> None:
+    path = tmp_path / "shared.pte"
+    path.write_bytes(emit_stock_sharing(5.0))
+    done = run(path, "get", "add")
+    assert done.stderr.splitlines()[-1] == (
+        f"{path}: expected to be told whether the methods share memory, since all of them plan 32 "
+        "bytes of memory id 2 and the program has no arenas; --shared-memory-id 2 if it was "
+        "exported with share_mutable_buffers=True, else --unshared"
+    )
 
 
 @pytest.mark.parametrize(

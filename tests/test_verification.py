@@ -193,3 +193,10 @@ def test_command(tmp_path: Path) -> None:
         1,
         f"{tmp_path / 'absent.bpte'}: no such file or directory\n",
     )
+
+
+def test_a_program_itself_is_no_bundle() -> None:
+    with pytest.raises(
+        pa.InvalidProgramError, match=r"expected a bundled program, .* but found a program$"
+    ):
+        pa.verify(counter_bytes())

@@ -95,7 +95,7 @@ def adopted(
     buffer = claimed[0].buffer
     padding = XNNPACK_PADDING if any(memory.has_xnnpack for memory in claimed) else 0
     arena = ArenaLayout(
-        name=name or f"memory_{memory_id}",
+        name=f"memory_{memory_id}" if name is None else name,
         size=buffer.size + padding,  # stock sharing leaves it out
         device_type=cast(DeviceType, buffer.device_type),  # read_claimed refuses others
         device_index=buffer.device_index,

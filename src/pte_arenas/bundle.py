@@ -69,7 +69,7 @@ def read_bundle(source: str | os.PathLike[str] | bytes) -> Bundle:
     data = source if isinstance(source, bytes) else Path(source).read_bytes()
     try:
         if not BufferHasIdentifier(data, 0, b"BP08"):
-            raise _DAMAGED
+            raise _PROGRAM_ITSELF if BufferHasIdentifier(data, 0, b"ET12") else _DAMAGED
         (root,) = struct.unpack_from("<I", data)
         bundle = _Table(data, root)
         return Bundle(
@@ -80,6 +80,10 @@ def read_bundle(source: str | os.PathLike[str] | bytes) -> Bundle:
     except (struct.error, IndexError, TypeError, ValueError) as error:
         raise error if isinstance(error, InvalidProgramError) else _DAMAGED from None
 
+
+_PROGRAM_ITSELF = InvalidProgramError(
+    "bundle", "expected a bundled program, a program with test suites, but found a program"
+)
 
 _DAMAGED = InvalidProgramError(
     "bundle", "expected a well-formed bundled program but found damaged or truncated data"

@@ -144,6 +144,8 @@ def verify(
     as_json: AsJson = False,
 ) -> None:
     """Run the test suites of a bundled program."""
+    with one_sentence(file), file.open("rb"):  # before the runtime is imported, which takes long
+        pass
     from pte_arenas.verification import verify as verify_bundle  # noqa: PLC0415
 
     with one_sentence(file):
@@ -192,7 +194,13 @@ def run(
 
     known = None if shared_memory_id is None else (shared_memory_id,)
     shared: tuple[int, ...] | None = () if unshared else known
-    with one_sentence(file):
+    words = {
+        "shared_memory_ids: ": "",
+        "; (2,) if it was": "; --shared-memory-id 2 if it was",
+        "share_mutable_buffers=True, else ()": "share_mutable_buffers=True, else --unshared",
+        "allow_other_program=True": "--allow-other-program",
+    }
+    with one_sentence(file, words=words):
         calls = run_methods(
             file,
             methods,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -31,8 +32,18 @@ def print_text(text: RenderableType) -> None:
 
 
 def print_json(report: object) -> None:
-    """Prints a report for programs."""
-    typer.echo(json.dumps(report, indent=2))
+    """Prints a report for programs; floats that JSON lacks are `"NaN"`, `"Infinity"`, ..."""
+    typer.echo(json.dumps(_finite(report), indent=2, allow_nan=False))
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(each) for each in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return value
 
 
 def dumped(value: BaseModel) -> dict[str, Any]:
@@ -46,8 +57,16 @@ def sums(layout: ProgramLayout) -> dict[str, Any]:
 
 
 @contextmanager
-def one_sentence(file: Path, status: int = 1) -> Iterator[None]:
-    """Turns a bad or missing file, or a wrong request, into one sentence and an exit status."""
+def one_sentence(
+    file: Path, status: int = 1, words: Mapping[str, str] | None = None
+) -> Iterator[None]:
+    """Turns a bad or missing file, or a wrong request, into one sentence and an exit status.
+
+    Args:
+        file: What it is about.
+        status: The exit status.
+        words: What the command line says in place of words of Python.
+    """
     try:
         yield
     except (ArenaError, InvalidProgramError) as error:
@@ -57,5 +76,7 @@ def one_sentence(file: Path, status: int = 1) -> Iterator[None]:
         reason = (error.strerror or str(error)).lower()
     else:
         return
+    for python, command_line in (words or {}).items():
+        reason = reason.replace(python, command_line)
     typer.echo(f"{escaped(str(file))}: {reason}", err=True)
     raise typer.Exit(status)

@@ -68,7 +68,19 @@ def _of_program(layout: ProgramLayout) -> dict[str, _Field]:
         "format": layout.format,
         "required features": ", ".join(sorted(map(quoted, layout.required_features))) or "none",
         "planned bytes": layout.planned_bytes,
+        "runtimes without arenas": _elsewhere(layout),
     }
+
+
+def _elsewhere(layout: ProgramLayout) -> str:
+    """What runtimes that know no arenas do with the program."""
+    sizes = {
+        method.planned_buffers[binding.memory_id - 1].size
+        for method in layout.methods
+        for binding in method.bindings
+        if layout.arenas[binding.arena].size
+    }
+    return "refuse methods that use arenas" if 0 in sizes else "load all methods"
 
 
 def _arenas(old: ProgramLayout, new: ProgramLayout) -> Iterator[Difference]:

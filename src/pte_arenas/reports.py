@@ -14,17 +14,20 @@ from pte_arenas.rules.tensors import escaped
 from pte_arenas.sizes import counted, in_bytes
 
 
-def draw_differences(differences: Sequence[Difference], before: str, after: str) -> Text:
+def draw_differences(
+    differences: Sequence[Difference], before: str, after: str, *, none: str = "the same layout"
+) -> Text:
     """Draws what differs between two layouts.
 
     Args:
         differences: What to draw.
         before: Name of the first program, such as its file name.
         after: Name of the second one.
+        none: What to say where there are none.
     """
     breaking = [each for each in differences if each.breaks_saved_state]
     others = [each for each in differences if not each.breaks_saved_state]
-    found = counted(len(differences), "difference") if differences else "the same layout"
+    found = counted(len(differences), "difference") if differences else none
     lines = [
         Text.assemble(
             (escaped(before), NAME_STYLE), " -> ", (escaped(after), NAME_STYLE), f"  {found}"

@@ -39,7 +39,7 @@ def draw_map(
 
     if output is None and not as_json:
         raise typer.BadParameter("expected -o MAP.html, -o MAP.svg or --json")
-    if output is not None and output.suffix not in {".html", ".svg"}:
+    if output is not None and output.suffix.lower() not in {".html", ".svg"}:
         raise typer.BadParameter(
             f"expected a path that ends with .html or .svg but found {quoted(str(output))}"
         )
@@ -57,7 +57,7 @@ def _write_map(output: Path, layout: ProgramLayout, timeline: ProgramTimeline, t
     from pte_arenas.files import replacing  # noqa: PLC0415
     from pte_arenas.maps import draw_html, draw_svg  # noqa: PLC0415
 
-    draw = draw_html if output.suffix == ".html" else draw_svg
+    draw = draw_html if output.suffix.lower() == ".html" else draw_svg
     text = draw(layout, timeline, title)
     with replacing(output) as sibling:
         sibling.write_text(text, encoding="utf-8")
@@ -81,15 +81,22 @@ def diff(
         with one_sentence(file, status=2):
             layouts.append(read_layout(file))
     found = diff_layouts(*layouts)
-    if saved_state:
-        found = tuple(each for each in found if each.breaks_saved_state)
+    breaking = tuple(each for each in found if each.breaks_saved_state)
+    shown = breaking if saved_state else found
     if as_json:
-        print_json({"same": not found, "differences": [dumped(each) for each in found]})
+        print_json(
+            {
+                "same": not found,
+                "breaks_saved_state": bool(breaking),
+                "differences": [dumped(each) for each in shown],
+            }
+        )
     else:
         from pte_arenas.reports import draw_differences  # noqa: PLC0415
 
-        print_text(draw_differences(found, before.name, after.name))
-    if found:
+        none = "nothing that breaks saved states" if found else "the same layout"
+        print_text(draw_differences(shown, before.name, after.name, none=none))
+    if shown:
         raise typer.Exit(1)
 
 

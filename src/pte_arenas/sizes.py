@@ -25,8 +25,10 @@ def parse_size(text: str) -> int:
         nbytes, rest = divmod(int(whole + part) * _UNITS[unit], scale)
         if not rest:
             return nbytes
+    is_decimal = re.fullmatch(r".*\d\s*[kKMGT]B", text.strip(), re.ASCII)
+    hint = "; K, M, G and T are powers of 1,024 and stand alone" if is_decimal else ""
     raise ArenaError(
-        f"expected a whole number of bytes such as 4096, 512K or 2M but found {quoted(text)}"
+        f"expected a whole number of bytes such as 4096, 512K or 2M but found {quoted(text)}{hint}"
     )
 
 

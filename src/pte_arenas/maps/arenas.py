@@ -41,6 +41,7 @@ def draw_sums(layout: ProgramLayout) -> Panel:
     room = max(text_width(f"{nbytes:,}") for _, nbytes, _ in rows) + 8
     width = WIDTH - MARGIN - room
     content = []
+    is_first = True
     for number, (row, nbytes, parts) in enumerate(rows):
         y = number * (BAR + 8)
         content.append(text(MARGIN - 8, y + 16, row, "faint", "end"))
@@ -50,7 +51,8 @@ def draw_sums(layout: ProgramLayout) -> Panel:
                 share = size / most * width
                 part = f"{what} {name}"
                 facts = [part, f"{in_bytes(size)}, {size / nbytes:.1%} of the bytes {row}"]
-                title, extra = item(f"sum-{number}-{p}", facts, stop=p == 0)
+                title, extra = item(f"sum-{number}-{p}", facts, stop=is_first)
+                is_first = False
                 content.append(rect(x, y, share, BAR, f"part {kind}", title, extra))
                 label = fitted(share, BAR, f"{part} {size:,}", part, name)
                 content.append(text(x + 4, y + 16, label) if label else "")
@@ -75,11 +77,14 @@ def draw_arena(layout: ProgramLayout, index: int) -> Panel:
     height = 30
     content = [rect(0, 0, WIDTH, height, "room")]
     scale = WIDTH / max(arena.size, 1)
+    is_first = True
     for s, (slot, accesses) in enumerate(zip(arena.slots, accesses_of(layout, index), strict=True)):
         if not slot.nbytes:
             continue
         width = slot.nbytes * scale
-        title, extra = item(slot_key(index, s), slot_facts(arena, slot, accesses), stop=s == 0)
+        facts = slot_facts(arena, slot, accesses)
+        title, extra = item(slot_key(index, s), facts, stop=is_first)
+        is_first = False
         kind = "part state-b" if s % 2 else "part state"
         content.append(rect(slot.offset * scale, 0, width, height, kind, title, extra))
         label = fitted(width, height, slot.fqn, short_name(slot.fqn))
@@ -97,15 +102,17 @@ def _draw_users(layout: ProgramLayout, index: int) -> Panel:
     arena = layout.arenas[index]
     content = []
     y = 0
+    is_first = True
     for method in layout.methods:
         for binding in method.bindings:
             if binding.arena == index:
                 width = binding.used_bytes / max(arena.size, 1) * WIDTH
                 facts = [f"{method.name} uses {in_bytes(binding.used_bytes)} of {arena.name}"]
                 key = f"user-{index}-{y}"
-                title, extra = item(key, facts, stop=y == 0)
                 content.append(rect(0, y, WIDTH, LINE, "room"))
                 if binding.used_bytes:
+                    title, extra = item(key, facts, stop=is_first)
+                    is_first = False
                     content.append(rect(0, y, width, LINE, "part scratch", title, extra))
                 used = f"{binding.used_bytes:,}"
                 content.append(caption(4, y + 11, f"{method.name} {used}", used))

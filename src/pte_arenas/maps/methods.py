@@ -200,6 +200,7 @@ def _draw_slots(
     words = "where the method uses its slots"
     content = [caption(axes.left, 11, f"arena {arena.name}: {words}", f"arena: {words}")]
     content += axes.draw()
+    is_first = True
     for s, slot in enumerate(arena.slots):
         if not slot.nbytes:
             continue
@@ -211,7 +212,8 @@ def _draw_slots(
             if used
             else f"no instruction of {times.name} uses it",
         ]
-        title, extra = item(slot_key(binding.arena, s), facts, stop=s == 0)
+        title, extra = item(slot_key(binding.arena, s), facts, stop=is_first)
+        is_first = False
         kind = "part state-b" if s % 2 else "part state"
         content.append(rect(axes.left, y, axes.width, height, kind, title, extra))
         content += _marks(uses[s], axes, y, height)

@@ -50,16 +50,26 @@
     }
   });
 
+  // --- Paper has no pointer: the tables say what shapes are ---
+
+  addEventListener("beforeprint", () => {
+    document.querySelectorAll("details").forEach((each) => (each.open = true));
+  });
+
   // --- Search ---
 
-  // Names are escaped as in JSON, and so is what is looked for.
-  const escaped = (text) =>
-    text.replace(/[^\x20-\x7e]/g, (c) => "\\u" + c.charCodeAt(0).toString(16).padStart(4, "0"));
-  const texts = new Map(things.map((thing) => [thing, factsOf(thing).toLowerCase()]));
+  // Names are escaped as in JSON; they are found as they are written there, and as they are.
+  const plain = (text) =>
+    text.replace(/\\(?:u([0-9a-f]{4})|(["\\]))/g, (_, code, character) =>
+      code ? String.fromCharCode(parseInt(code, 16)) : character);
+  const texts = new Map(things.map((thing) => {
+    const facts = factsOf(thing);
+    return [thing, `${facts}\n${plain(facts)}`.toLowerCase()];
+  }));
   let hits = [];
   let current = -1;
   const search = () => {
-    const wanted = escaped(query.value.trim().toLowerCase());
+    const wanted = query.value.trim().toLowerCase();
     hits = [];
     current = -1;
     const keys = new Set();
