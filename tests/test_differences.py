@@ -62,7 +62,7 @@ LAYOUT_ONLY = {
         ("method 'step'", "memory id 1", 128, 256),
     ),
     "required": (
-        {"executionPlan[1].nonConstBufferSizes": [0, 128]},
+        {"executionPlan[0].nonConstBufferSizes": [0, 128, 96, 32]},
         (
             "program",
             "runtimes without arenas",

@@ -100,14 +100,22 @@ def test_rectangles_are_to_scale() -> None:
     assert widths == pytest.approx([widths[0]] * len(widths), rel=0.01)
 
 
-EMPTY_FIRST: Changes = {"arenas[0].slots": [slot("empty", [0]), slot("full", [4], nbytes=16)]}
+EMPTY_FIRST: Changes = {
+    "arenas[0].slots": [
+        slot("empty", [0]),
+        slot("cache", [4, 4], nbytes=64),
+        slot("steps", [2], offset=64, nbytes=8),
+    ]
+}
 
 
 @pytest.mark.parametrize(
-    "program", [*(GOLDEN / f"{name}.pte" for name in NAMES), file_with(EMPTY_FIRST)], ids=str
+    "program",
+    [*(GOLDEN / f"{name}.pte" for name in NAMES), None],
+    ids=[*NAMES, "empty-first"],
 )
-def test_each_picture_is_one_stop(program: Path | bytes) -> None:
-    text = draw_html(*read_both(program), "name.pte")
+def test_each_picture_is_one_stop(program: Path | None) -> None:
+    text = draw_html(*read_both(program or file_with(EMPTY_FIRST)), "name.pte")
     pictures = [
         each for each in re.findall(r"<svg.*?</svg>", text, re.DOTALL) if "data-key" in each
     ]

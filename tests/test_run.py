@@ -69,7 +69,7 @@ def test_errors_name_options_of_the_command(tmp_path: Path) -> None:
     path.write_bytes(emit_stock_sharing(5.0))
     done = run(path, "get", "add")
     assert done.stderr.splitlines()[-1] == (
-        f"{path}: expected to be told whether the methods share memory, since all of them plan 32 "
+        f"{path}: expected to be told whether the methods share memory, since all of them plan 96 "
         "bytes of memory id 2 and the program has no arenas; --shared-memory-id 2 if it was "
         "exported with share_mutable_buffers=True, else --unshared"
     )
