@@ -63,7 +63,7 @@ REFUSED: list[tuple[str, type[pa.StateFileError], bytes, str]] = [
         "huge-header",
         pa.DamagedStateError,
         b"\xff" * 8,
-        "expected a header of at most 100000000 bytes but found 18446744073709551615",
+        f"expected a state file, with a header of at most 100000000 bytes, but found {2**64 - 1}",
     ),
     (
         "truncated-header",

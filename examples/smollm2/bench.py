@@ -6,12 +6,13 @@ import json
 import statistics
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pte_arenas as pa
 from bench.rows import Row
-from examples.smollm2.measure import CONTINUED, PROMPT
+from examples.smollm2.measure import CONTINUED, PROMPT, QUESTION
 from examples.smollm2.program import export_smollm2
 from examples.smollm2.progress import stages
 from examples.smollm2.stock import export_passing, export_sharing
@@ -29,6 +30,7 @@ SHORT = 256
 EXPORTS: dict[str, Callable[[SmolLM2], Any]] = {
     "ours": export_smollm2,
     "sharing": export_sharing,
+    "reinplaced": partial(export_sharing, run_reinplace_pass=True),
     "passing": export_passing,
 }
 
@@ -36,6 +38,7 @@ COMPARISONS = ("comparing with stock", "comparing contexts", "forking")
 
 AGAINST = {
     "sharing": "stock, share_mutable_buffers",
+    "reinplaced": "the same, run_reinplace_pass",
     "passing": "stock, cache as input and output",
 }
 WHAT = {
@@ -86,7 +89,7 @@ def write_programs(
 
 def paths_in(folder: Path, context: int) -> dict[str, Path]:
     """Where the programs are, by what they are."""
-    positions = {"ours": context, "short": SHORT, "sharing": context, "passing": context}
+    positions = dict.fromkeys(EXPORTS, context) | {"short": SHORT}
     return {name: folder / f"{name}-{number}.pte" for name, number in positions.items()}
 
 
@@ -99,7 +102,7 @@ def compare_programs(
     begin(COMPARISONS[1])
     yield compare_contexts(paths, turns)
     begin(COMPARISONS[2])
-    yield compare_fork(paths["ours"], turns)
+    yield from compare_fork(paths["ours"], turns)
 
 
 def compare(
@@ -110,10 +113,11 @@ def compare(
     Raises:
         ValueError: Two ways gave different tokens.
     """
-    runs: dict[str, list[dict[str, Any]]] = {name: [] for name in ("ours", *AGAINST)}
+    runs: dict[str, list[dict[str, Any]]] = {name: [] for name in ("ours", "uncached", *AGAINST)}
     for _ in range(turns):
         for name, found in runs.items():
-            found.append(run(name, paths[name], prompt, continued))
+            path = paths["ours" if name == "uncached" else name]
+            found.append(run(name, path, prompt, continued))
     tokens = {name: found[0]["tokens"] for name, found in runs.items()}
     if any(other != tokens["ours"] for other in tokens.values()):
         raise ValueError(f"expected the same tokens from every way but found {tokens}")
@@ -123,6 +127,8 @@ def compare(
             stock = [one[measure] for one in runs[name]]
             ours = [one[measure] for one in runs["ours"]]
             rows.append(_row(what, against, stock, ours, unit, goal))
+        uncached = [one[measure] for one in runs["uncached"]]
+        rows.append(_row(what, "ours without XNNPACK's weight cache", uncached, ours, unit, None))
     for name, against in AGAINST.items():
         for what, size in (("planned", _planned), ("file", _size)):
             rows.append(Row(what, against, size(paths, name), size(paths, "ours"), "B", goal=1.0))
@@ -130,7 +136,7 @@ def compare(
 
 
 def _planned(paths: dict[str, Path], name: str) -> int:
-    return planned_bytes(paths[name], shared=name == "sharing")
+    return planned_bytes(paths[name], shared=name in AGAINST)
 
 
 def _size(paths: dict[str, Path], name: str) -> int:
@@ -149,11 +155,15 @@ def compare_contexts(paths: dict[str, Path], turns: int) -> Row:
     return _row(what, f"ours, a context of {SHORT}", small, large, "s", None)
 
 
-def compare_fork(path: Path, turns: int, prompt: int = PROMPT) -> Row:
+def compare_fork(path: Path, turns: int, prompt: int = PROMPT) -> list[Row]:
     """The first token of a fork, its loading included, against reading the prefix again."""
     found = run("fork", path, prompt, turns)
     what = f"first token of a fork of {prompt} tokens"
-    return _row(what, "ours, reading them again", found["read"], found["forked"], "s", 0.05)
+    against, read = "ours, reading them again", found["read"]
+    return [
+        _row(what, against, read, found["forked"], "s", 0.05),
+        _row(f"{what}, after {QUESTION} more", against, read, found["asked"], "s", None),
+    ]
 
 
 def run(way: str, path: Path, prompt: int, number: int) -> dict[str, Any]:
@@ -175,15 +185,17 @@ def planned_bytes(path: Path, *, shared: bool) -> int:
 
     Args:
         path: The program.
-        shared: Whether whoever loads it lets the methods share memory id 2, which then counts once.
+        shared: Whether memory ids are shared, as `executorch.runtime` shares those of stock
+            programs: each is allocated once, in its largest size.
     """
     layout = pa.read_layout(path)
-    total = layout.planned_bytes
-    if shared:
-        buffers = [method.planned_buffers for method in layout.methods]
-        sizes = [one[1].size for one in buffers if len(one) > 1]
-        total -= sum(sizes) - max(sizes)
-    return total
+    if not shared:
+        return layout.planned_bytes
+    largest: dict[int, int] = {}
+    for method in layout.methods:
+        for memory_id, buffer in enumerate(method.planned_buffers, start=1):
+            largest[memory_id] = max(largest.get(memory_id, 0), buffer.size)
+    return sum(largest.values())
 
 
 def _row(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,6 +13,8 @@ from rich.console import Console
 from rich.progress import track
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from examples.smollm2.model import SmolLM2
 
 app = typer.Typer(
@@ -77,27 +80,27 @@ def chat(
     from examples.smollm2.chat import Sampler, likeliest  # noqa: PLC0415
     from examples.smollm2.talk import talk  # noqa: PLC0415
 
-    _expect(program)
     choose = Sampler(temperature, seed=seed) if temperature else likeliest
-    talk(program, system, choose, most)
+    with _one_sentence(program):
+        talk(program, system, choose, most)
 
 
 @app.command()
 def check(program: ProgramFile = DEFAULT, tokens: Tokens = 64) -> None:
-    """Compare what the exported model says with eager PyTorch, token for token."""
+    """Compare what the exported float32 model says with eager PyTorch, token for token."""
     quiet()
     from examples.smollm2.comparison import PROMPTS, compare_with_eager  # noqa: PLC0415
 
-    _expect(program)
-    found = list(
-        track(
-            compare_with_eager(program, tokens),
-            "continuing prompts",
-            len(PROMPTS),
-            console=PROGRESS,
-            transient=True,
+    with _one_sentence(program):
+        found = list(
+            track(
+                compare_with_eager(program, tokens),
+                "continuing prompts",
+                len(PROMPTS),
+                console=PROGRESS,
+                transient=True,
+            )
         )
-    )
     for one in found:
         typer.echo(f"{'the same' if one.same else 'DIFFERENT'}: {one.prompt}{one.program}")
         if not one.same:
@@ -131,14 +134,23 @@ def bench(
         as_json.write_text(to_json(rows), encoding="utf-8")
 
 
-def _expect(program: Path) -> None:
-    if not program.exists():
-        typer.echo(
-            f"error: {program}: expected an exported model but found none; "
-            "python -m examples.smollm2 export makes it",
-            err=True,
-        )
-        raise typer.Exit(1)
+@contextmanager
+def _one_sentence(program: Path) -> Iterator[None]:
+    """Turns a file that is no exported model, or cannot be, into one sentence."""
+    from examples.smollm2.chat import FullError  # noqa: PLC0415
+    from pte_arenas import ArenaError, InvalidProgramError  # noqa: PLC0415
+
+    try:
+        yield
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+    except (ArenaError, FullError, InvalidProgramError) as error:
+        reason = str(error)
+    else:
+        return
+    way_out = "python -m examples.smollm2 export makes the model"
+    typer.echo(f"error: {program}: {reason}; {way_out}", err=True)
+    raise typer.Exit(1)
 
 
 def quiet() -> None:

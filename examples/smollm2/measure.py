@@ -5,6 +5,8 @@ Prints JSON. Every way reads the same prompt and continues it greedily.
 
 from __future__ import annotations
 
+import functools
+import importlib
 import json
 import sys
 import time
@@ -21,8 +23,11 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
+    Load = Callable[[Path], Callable[[str, Tensor, Tensor], Tensor]]
+
 PROMPT = 512
 CONTINUED = 64
+QUESTION = 16
 
 
 def random_tokens(count: int) -> Tensor:
@@ -38,6 +43,8 @@ def measure(way: str, path: Path, prompt: int, continued: int) -> dict[str, Any]
         at the most, less what the process had before; the tokens.
     """
     tokens = random_tokens(prompt)
+    if way not in OURS:  # imported before it is timed, as ours is
+        importlib.import_module("executorch.runtime")
     before = _resident("VmRSS")
     begun = time.perf_counter()
     call = WAYS[way](path)
@@ -63,26 +70,31 @@ def measure_fork(path: Path, prompt: int, turns: int) -> dict[str, Any]:
 
     Returns:
         Seconds of each turn until the first token is known: of reading the prefix with methods that
-        are loaded, and of forking, loading `decode` and reading one token.
+        are loaded; of forking, loading `decode` and reading one token; and of forking, loading
+        `prefill` and reading a question of `QUESTION` tokens.
     """
     program = load_program(path)
     tokens = random_tokens(prompt).tolist()
     reader = Reader(program)
     reader.read(tokens)
-    read, forked = [], []
+    read, forked, asked = [], [], []
     for _ in range(turns):
         reader.session.reset()
         begun = time.perf_counter()
         last = int(reader.read(tokens).argmax())
         between = time.perf_counter()
         reader.fork().read([last]).argmax()
+        after = time.perf_counter()
+        reader.fork().read(tokens[:QUESTION]).argmax()
         read.append(between - begun)
-        forked.append(time.perf_counter() - between)
-    return {"read": read, "forked": forked}
+        forked.append(after - between)
+        asked.append(time.perf_counter() - after)
+    return {"read": read, "forked": forked, "asked": asked}
 
 
-def _ours(path: Path) -> Callable[[str, Tensor, Tensor], Tensor]:
-    session = load_program(path).session()
+def _ours(path: Path, *, weight_cache: bool = True) -> Callable[[str, Tensor, Tensor], Tensor]:
+    options = {"XnnpackBackend": {"weight_cache_enabled": weight_cache}}
+    session = load_program(path).session(backend_options=options)
     for method in ("prefill", "decode"):
         session.load_method(method)
 
@@ -121,13 +133,15 @@ def _passing(path: Path) -> Callable[[str, Tensor, Tensor], Tensor]:
 
 
 def _stock_methods(path: Path) -> dict[str, Any]:
-    from executorch.runtime import Runtime  # noqa: PLC0415  # nothing of it where it is not used
+    from executorch.runtime import Runtime  # noqa: PLC0415  # nothing of it where ours is measured
 
     program = Runtime.get().load_program(path)
     return {name: program.load_method(name) for name in ("prefill", "decode")}
 
 
-WAYS = {"ours": _ours, "sharing": _sharing, "passing": _passing}
+OURS: dict[str, Load] = {"ours": _ours, "uncached": functools.partial(_ours, weight_cache=False)}
+STOCK: dict[str, Load] = {"sharing": _sharing, "reinplaced": _sharing, "passing": _passing}
+WAYS = {**OURS, **STOCK}
 
 
 def _resident(what: str) -> int:

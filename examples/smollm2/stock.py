@@ -1,7 +1,8 @@
 """The same network as people run it on stock ExecuTorch 1.5.1, to compare with.
 
-Its two ways: memory that the methods share because whoever loads them says so, and a cache that is
-an input and an output of every call.
+Its ways: memory that the methods share because whoever loads them says so, with and without stock's
+updates in place, and a cache that is an input and an output of every call, which is what is left
+where each method has memory of its own (C++ `Module` by default).
 """
 
 from __future__ import annotations
@@ -29,10 +30,20 @@ if TYPE_CHECKING:
     from examples.smollm2.model import SmolLM2
 
 
-def export_sharing(model: SmolLM2) -> ExecutorchProgramManager:
-    """Exports for a caller that loads all methods into one planned memory for the cache."""
-    planning = MemoryPlanningPass(share_mutable_buffers=True)
-    config = ExecutorchBackendConfig(memory_planning_pass=planning, emit_mutable_buffer_names=True)
+def export_sharing(model: SmolLM2, *, run_reinplace_pass: bool = False) -> ExecutorchProgramManager:
+    """Exports for a caller that loads all methods into one planned memory for the cache.
+
+    Args:
+        model: The network.
+        run_reinplace_pass: Whether stock updates the cache in place, as it does by default nowhere:
+            its pass overwrites values that are still read (F23 of docs/faults.md). This network
+            reads none.
+    """
+    config = ExecutorchBackendConfig(
+        memory_planning_pass=MemoryPlanningPass(share_mutable_buffers=True),
+        emit_mutable_buffer_names=True,
+        run_reinplace_pass=run_reinplace_pass,
+    )
     return _emit(model, share_state(model, _methods(model)), config)
 
 

@@ -52,22 +52,31 @@ class Talk:
             "/back": self._back,
             "/help": lambda: self._print(HELP),
         }
-        files: dict[str, Callable[[Path], object]] = {
-            "/save": self.conversations[-1].save,
-            "/load": self.conversations[-1].load,
+        files: dict[str, tuple[Callable[[Path], object], str]] = {
+            "/save": (self.conversations[-1].save, "saved"),
+            "/load": (self.conversations[-1].load, "loaded"),
         }
+        name = argument.strip()
         try:
-            if command in files and argument:
-                files[command](Path(argument.strip()))
-            elif command in commands and not argument:
+            if command in files and name:
+                act, done = files[command]
+                act(Path(name))
+                self._print(f"{name}: {done}")
+            elif command in files:
+                self._print(f"{command}: expected the name of a file but found none")
+            elif command in commands and name:
+                self._print(f"{command}: expected nothing behind it but found {name!r}")
+            elif command in commands:
                 commands[command]()
             elif line.startswith("/"):
-                self._print(HELP)
+                self._print(f"{command}: expected a command but found none of this name\n{HELP}")
             elif line.strip():
                 self._ask(line)
         except FullError as error:
             self._print(f"{error}; /reset begins again")
-        except (ArenaError, OSError) as error:
+        except OSError as error:
+            self._print(f"{name}: {(error.strerror or str(error)).lower()}")
+        except ArenaError as error:
             self._print(str(error))
 
     def _ask(self, question: str) -> None:
@@ -93,7 +102,8 @@ def talk(path: Path, system: str | None, choose: Choose, most: int) -> None:
     console = Console()
     with console.status("loading the model and reading the system prompt"):
         tokenizer = ChatTokenizer(open_weights().metadata)
-        start = begin(Reader(load_program(path)), tokenizer, system or SYSTEM, choose)
+        prompt = SYSTEM if system is None else system
+        start = begin(Reader(load_program(path)), tokenizer, prompt, choose)
     chat = Talk(start, console, most)
     console.print(HELP, style="dim", markup=False, highlight=False)
     while True:

@@ -171,7 +171,8 @@ def _read_header(file: BinaryIO, path: str, size: int) -> dict[str, Any]:
     length = int.from_bytes(file.read(8), "little")
     if length > _MOST_HEADER_BYTES:
         raise DamagedStateError(
-            f"{path}: expected a header of at most {_MOST_HEADER_BYTES} bytes but found {length}"
+            f"{path}: expected a state file, with a header of at most {_MOST_HEADER_BYTES} bytes, "
+            f"but found {length}"
         )
     if length > size - 8:
         raise DamagedStateError(
