@@ -144,11 +144,10 @@ def verify(
     as_json: AsJson = False,
 ) -> None:
     """Run the test suites of a bundled program."""
-    with one_sentence(file), file.open("rb"):  # before the runtime is imported, which takes long
-        pass
-    from pte_arenas.verification import verify as verify_bundle  # noqa: PLC0415
-
     with one_sentence(file):
+        file.open("rb").close()  # before the runtime is imported, which takes long
+        from pte_arenas.verification import verify as verify_bundle  # noqa: PLC0415
+
         report = verify_bundle(
             file, keep_state=keep_state, rtol=rtol, atol=atol, data_path=data_path
         )

@@ -180,8 +180,8 @@ class ArenaPlanning:
         for run in self._runs:
             divide(run, self.layouts)
         self.layouts = fit(self.layouts, self._arenas, self._runs)
-        own = [0 if self._sized else len(run.sizes) for run in self._runs]  # `renumber` sees to it
-        first = max(own, default=0)
+        # Where ids keep their sizes, `optional.renumber` sees to it.
+        first = 0 if self._sized else max((len(run.sizes) for run in self._runs), default=0)
         return {run.method: bind(run, self.layouts, first, sized=self._sized) for run in self._runs}
 
 

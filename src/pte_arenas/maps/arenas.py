@@ -41,7 +41,6 @@ def draw_sums(layout: ProgramLayout) -> Panel:
     room = max(text_width(f"{nbytes:,}") for _, nbytes, _ in rows) + 8
     width = WIDTH - MARGIN - room
     content = []
-    is_first = True
     for number, (row, nbytes, parts) in enumerate(rows):
         y = number * (BAR + 8)
         content.append(text(MARGIN - 8, y + 16, row, "faint", "end"))
@@ -51,8 +50,7 @@ def draw_sums(layout: ProgramLayout) -> Panel:
                 share = size / most * width
                 part = f"{what} {name}"
                 facts = [part, f"{in_bytes(size)}, {size / nbytes:.1%} of the bytes {row}"]
-                title, extra = item(f"sum-{number}-{p}", facts, stop=is_first)
-                is_first = False
+                title, extra = item(f"sum-{number}-{p}", facts)
                 content.append(rect(x, y, share, BAR, f"part {kind}", title, extra))
                 label = fitted(share, BAR, f"{part} {size:,}", part, name)
                 content.append(text(x + 4, y + 16, label) if label else "")
@@ -77,14 +75,12 @@ def draw_arena(layout: ProgramLayout, index: int) -> Panel:
     height = 30
     content = [rect(0, 0, WIDTH, height, "room")]
     scale = WIDTH / max(arena.size, 1)
-    is_first = True
     for s, (slot, accesses) in enumerate(zip(arena.slots, accesses_of(layout, index), strict=True)):
         if not slot.nbytes:
             continue
         width = slot.nbytes * scale
         facts = slot_facts(arena, slot, accesses)
-        title, extra = item(slot_key(index, s), facts, stop=is_first)
-        is_first = False
+        title, extra = item(slot_key(index, s), facts)
         kind = "part state-b" if s % 2 else "part state"
         content.append(rect(slot.offset * scale, 0, width, height, kind, title, extra))
         label = fitted(width, height, slot.fqn, short_name(slot.fqn))
@@ -102,7 +98,6 @@ def _draw_users(layout: ProgramLayout, index: int) -> Panel:
     arena = layout.arenas[index]
     content = []
     y = 0
-    is_first = True
     for method in layout.methods:
         for binding in method.bindings:
             if binding.arena == index:
@@ -111,8 +106,7 @@ def _draw_users(layout: ProgramLayout, index: int) -> Panel:
                 key = f"user-{index}-{y}"
                 content.append(rect(0, y, WIDTH, LINE, "room"))
                 if binding.used_bytes:
-                    title, extra = item(key, facts, stop=is_first)
-                    is_first = False
+                    title, extra = item(key, facts)
                     content.append(rect(0, y, width, LINE, "part scratch", title, extra))
                 used = f"{binding.used_bytes:,}"
                 content.append(caption(4, y + 11, f"{method.name} {used}", used))

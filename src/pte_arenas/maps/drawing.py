@@ -48,6 +48,9 @@ PALETTE = (
 )
 
 
+_REACHED_BY_ARROWS, _REACHED_BY_TAB = (f' tabindex="{stop}" role="img"' for stop in (-1, 0))
+
+
 class Panel(NamedTuple):
     """A picture of its own.
 
@@ -60,6 +63,11 @@ class Panel(NamedTuple):
     label: str
     content: str
     height: float
+
+    @property
+    def reachable(self) -> str:
+        """The content, where the Tab key stops at the first item; arrow keys go on from there."""
+        return self.content.replace(_REACHED_BY_ARROWS, _REACHED_BY_TAB, 1)
 
 
 def theme() -> str:
@@ -125,16 +133,15 @@ def line(x1: float, y1: float, x2: float, y2: float) -> str:
     return rect(min(x1, x2), min(y1, y2), abs(x2 - x1), abs(y2 - y1), "grid")
 
 
-def item(key: str, facts: Sequence[str], *, stop: bool = False) -> tuple[str, str]:
+def item(key: str, facts: Sequence[str]) -> tuple[str, str]:
     """What makes a shape one that can be pointed at and reached: its title, its attributes.
 
     Args:
         key: Shapes with the same key are the same thing.
         facts: Lines that say all about it.
-        stop: Whether the Tab key stops here.
     """
     title = f"<title>{chr(10).join(map(safe, facts))}</title>"
-    return title, f' data-key="{key}" tabindex="{0 if stop else -1}" role="img"'
+    return title, f' data-key="{key}"{_REACHED_BY_ARROWS}'
 
 
 def fitted(width: float, height: float, *candidates: str) -> str:

@@ -121,11 +121,11 @@ def _draw_tensors(
     content = [*_draw_live([tensor for tensor, _ in described], axes, times, name), *axes.draw()]
     # Smaller ones lie on top of larger ones, so that each can be pointed at.
     described.sort(key=lambda each: -each[0].nbytes * (each[0].end - each[0].begin))
-    for number, (tensor, facts) in enumerate(described):
+    for tensor, facts in described:
         x, y = axes.x(tensor.begin), axes.y(tensor.offset)
         width = axes.x(tensor.end) - x
         height = axes.y(tensor.offset + tensor.nbytes) - y
-        title, extra = item(tensor_key(index, tensor.value), facts, stop=number == 0)
+        title, extra = item(tensor_key(index, tensor.value), facts)
         content.append(rect(x, y, width, height, f"part {tensor.role}", title, extra))
     content += _labels(described, axes, times)
     return Panel(
@@ -200,7 +200,6 @@ def _draw_slots(
     words = "where the method uses its slots"
     content = [caption(axes.left, 11, f"arena {arena.name}: {words}", f"arena: {words}")]
     content += axes.draw()
-    is_first = True
     for s, slot in enumerate(arena.slots):
         if not slot.nbytes:
             continue
@@ -212,8 +211,7 @@ def _draw_slots(
             if used
             else f"no instruction of {times.name} uses it",
         ]
-        title, extra = item(slot_key(binding.arena, s), facts, stop=is_first)
-        is_first = False
+        title, extra = item(slot_key(binding.arena, s), facts)
         kind = "part state-b" if s % 2 else "part state"
         content.append(rect(axes.left, y, axes.width, height, kind, title, extra))
         content += _marks(uses[s], axes, y, height)

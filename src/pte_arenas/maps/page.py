@@ -166,5 +166,5 @@ def _row(key: str, facts: Sequence[str], cells: Sequence[str], *, stop: bool) ->
 def _figure(panel: Panel, kind: str = "figure") -> str:
     return (
         f'<div class="wide"><svg class="{SCOPE} {kind}" viewBox="0 0 {WIDTH} {panel.height:g}" '
-        f'role="group" aria-label="{safe(panel.label)}">{panel.content}</svg></div>'
+        f'role="group" aria-label="{safe(panel.label)}">{panel.reachable}</svg></div>'
     )

@@ -56,7 +56,7 @@ def draw_svg(layout: ProgramLayout, timeline: ProgramTimeline, title: str) -> st
     y = float(_MARGIN)
     content = []
     for panel in _panels(layout, timeline, title):
-        content.append(f'<g transform="translate({_MARGIN} {y:.2f})">{panel.content}</g>')
+        content.append(f'<g transform="translate({_MARGIN} {y:.2f})">{panel.reachable}</g>')
         y += panel.height + _SPACE
     width, height = WIDTH + 2 * _MARGIN, round(y)
     return (
