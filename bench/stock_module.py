@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-import executorch
+from bench.compiling import compile_cpp
 
 SOURCE = Path(__file__).with_name("stock_module.cpp")
 
@@ -20,27 +19,8 @@ class RefusedError(Exception):
 def build(folder: Path) -> Path:
     """Compiles the program into a folder."""
     program = folder / "stock_module"
-    (wheel,) = map(Path, executorch.__path__)
-    include = wheel / "include"
-    subprocess.run(
-        [
-            os.environ.get("CXX", "c++"),
-            "-std=c++17",
-            "-DC10_USING_CUSTOM_GENERATED_MACROS",
-            f"-I{include}",
-            f"-I{include / 'executorch/runtime/core/portable_type/c10'}",
-            SOURCE,
-            "-o",
-            program,
-            f"-L{wheel / 'lib'}",
-            "-Wl,--no-as-needed",
-            "-lexecutorch",
-            "-lexecutorch_kernels_optimized",
-            "-lexecutorch_threadpool",
-            f"-Wl,-rpath,{wheel / 'lib'}",
-        ],
-        check=True,
-    )
+    kernels = ["-lexecutorch_kernels_optimized", "-lexecutorch_threadpool"]
+    compile_cpp(program, [SOURCE], [], ["-Wl,--no-as-needed", "-lexecutorch", *kernels])
     return program
 
 

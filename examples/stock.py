@@ -73,6 +73,11 @@ def pass_state(
 
 
 class _AsForward(nn.Module):
+    """A method as `forward`, with inputs of other names than its own.
+
+    Stock writes to an input in place of a buffer of the same name (F24 of docs/faults.md).
+    """
+
     def __init__(self, module: nn.Module, method: str) -> None:
         super().__init__()
         self.module = module

@@ -13,6 +13,7 @@ from executorch.exir.passes import MemoryPlanningPass
 from torch import Tensor, nn
 
 import pte_arenas as pa
+from bench.stock_export import as_forward
 from pte_arenas.runtime import Program, load_program
 
 
@@ -60,18 +61,6 @@ def counter() -> Program:
     return load_program(counter_bytes())
 
 
-class _Forward(nn.Module):
-    """Gives a method of a module the name that export looks for; the state is the module's."""
-
-    def __init__(self, module: nn.Module, method: str) -> None:
-        super().__init__()
-        self.module = module
-        self.method = method
-
-    def forward(self, *args: Any) -> Any:
-        return getattr(self.module, self.method)(*args)
-
-
 def stock_bytes(
     module: nn.Module,
     methods: Mapping[str, Sequence[Any]],
@@ -92,7 +81,7 @@ def stock_bytes(
     """
     programs = {
         name: torch.export.export(
-            module if name == "forward" else _Forward(module, name),
+            as_forward(module, name),
             tuple(copy.deepcopy(arg) for arg in args),
             dynamic_shapes=dynamic_shapes,
         )

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 
-import executorch
 import pytest
 import torch
 from executorch.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
@@ -17,6 +15,7 @@ from executorch.exir.passes.propagate_device_config import PropagateDeviceConfig
 from torch import Tensor, nn
 
 import pte_arenas as pa
+from bench.compiling import compile_cpp
 from pte_arenas.runtime import load_program
 
 ROOT = Path(__file__).parents[1]
@@ -54,28 +53,9 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def device(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A library that registers a device and its backend when it is loaded."""
     library = tmp_path_factory.mktemp("device") / "guarded_device.so"
-    (wheel,) = map(Path, executorch.__path__)
-    include = wheel / "include"
-    subprocess.run(
-        [
-            os.environ.get("CXX", "c++"),
-            "-std=c++17",
-            "-shared",
-            "-fPIC",
-            "-DC10_USING_CUSTOM_GENERATED_MACROS",
-            f"-I{include}",
-            f"-I{include / 'executorch/runtime/core/portable_type/c10'}",
-            f"-I{ROOT / 'runtime/test'}",
-            ROOT / "tests/guarded_backend.cpp",
-            ROOT / "runtime/test/guarded_device.cpp",
-            "-o",
-            library,
-            f"-L{wheel / 'lib'}",
-            "-lexecutorch",
-            f"-Wl,-rpath,{wheel / 'lib'}",
-        ],
-        check=True,
-    )
+    sources = [ROOT / "tests/guarded_backend.cpp", ROOT / "runtime/test/guarded_device.cpp"]
+    options = ["-shared", "-fPIC", f"-I{ROOT / 'runtime/test'}"]
+    compile_cpp(library, sources, options, ["-lexecutorch"])
     return library
 
 

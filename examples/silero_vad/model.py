@@ -8,13 +8,13 @@ the names and shapes of the weights and from that model's graph. (The package al
 
 from __future__ import annotations
 
-import importlib.util
 import warnings
-from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import torch
 from torch import Tensor, nn
+
+from examples.packages import folder_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -131,14 +131,7 @@ def _official_name(name: str) -> str:
 
 
 def _load_script() -> torch.jit.ScriptModule:
-    package = importlib.util.find_spec("silero_vad")
-    if package is None or not package.submodule_search_locations:
-        raise ModuleNotFoundError(
-            "silero-vad: expected the package but found none; "
-            "install it with `pip install --no-deps silero-vad`",
-            name="silero_vad",
-        )
-    path = Path(package.submodule_search_locations[0]) / "data" / "silero_vad.jit"
+    path = folder_of("silero_vad", "silero-vad") / "data" / "silero_vad.jit"
     with warnings.catch_warnings():
         # PyTorch deprecates TorchScript; the package has its reference in no other form of PyTorch.
         warnings.filterwarnings("ignore", "`torch.jit.load` is deprecated", DeprecationWarning)

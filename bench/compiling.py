@@ -1,0 +1,34 @@
+"""Compiles C++ against the ExecuTorch of the installed wheel."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import executorch
+
+
+def compile_cpp(
+    target: Path, sources: Sequence[Path], options: Sequence[str], libraries: Sequence[str]
+) -> None:
+    """Compiles a program or a library that finds the wheel's libraries when it runs.
+
+    Args:
+        target: The file to make.
+        sources: C++ files.
+        options: Of the compiler, besides those that ExecuTorch's headers need.
+        libraries: Linker options that come last, such as `-lexecutorch`.
+    """
+    (wheel,) = map(Path, executorch.__path__)
+    include = wheel / "include"
+    command: list[str | Path] = [
+        os.environ.get("CXX", "c++"),
+        "-std=c++17",
+        "-DC10_USING_CUSTOM_GENERATED_MACROS",
+        f"-I{include}",
+        f"-I{include / 'executorch/runtime/core/portable_type/c10'}",
+    ]
+    command += [*options, *sources, "-o", target, f"-L{wheel / 'lib'}", *libraries]
+    subprocess.run([*command, f"-Wl,-rpath,{wheel / 'lib'}"], check=True)
