@@ -147,18 +147,20 @@ googletest: $(VENV)/.requirements
 cpp-test: googletest
 	$(SAY) 'GoogleTest'
 	$(CONFIGURE) -B build/cpp-test -DCMAKE_BUILD_TYPE=Release -DPTE_ARENAS_BUILD_ATEN=ON \
-		-DCMAKE_VERIFY_INTERFACE_HEADER_SETS=ON
+		-DPTE_ARENAS_BUILD_BENCH=ON -DCMAKE_VERIFY_INTERFACE_HEADER_SETS=ON
 	$(CMAKE) --build build/cpp-test -j $(JOBS) -t all all_verify_interface_header_sets
 	$(CTEST) --test-dir build/cpp-test --output-on-failure --no-tests=error
 
 # As an application finds it: installed, with ExecuTorch's package somewhere else.
 cpp-package: cpp-test $(VENV)/.installed
-	$(SAY) 'CMake package and the C++ example'
+	$(SAY) 'CMake package, the C++ example and the measurements in C++'
 	rm -rf build/prefix
 	$(CMAKE) --install build/cpp-test --prefix build/prefix
 	pte_arenas_ROOT=$(CURDIR)/build/prefix \
 		executorch_DIR=$$($(PY) -c 'import executorch; print(*executorch.__path__)')/share/cmake \
 		$(PY) -m pytest -q tests/test_cpp_package.py
+	$(PY) -W ignore -m bench.load --cpp build/cpp-test/runtime/bench --nbytes 65536
+	$(PY) -W ignore -m bench.calls --cpp build/cpp-test/runtime/bench --turns 1
 
 # The analysis reads how cpp-test compiles each file.
 cpp-lint: cpp-test

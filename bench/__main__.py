@@ -35,7 +35,7 @@ def main() -> None:
         ("sessions", sessions.measure),
     ]
     if all(path.exists() for path in model.values()):
-        language_model = ("the language model", lambda: list(compare_programs(model, turns=5)))
+        language_model = ("the language model", lambda: list(compare_programs(model, turns=8)))
         measures.append(language_model)
     for name, measure in measures:
         rich.print(f"measuring {name} …", file=sys.stderr)

@@ -101,7 +101,8 @@ def measure(folder: Path, nbytes: int = GIB) -> list[Row]:
             shared.append(load(program, "stock-shared", stock))
             mine.append(load(program, "ours", ours))
             least.append(load(program, "ours", empty))
-    what, against = "load 3 methods with a state of 1 GiB", "Module(share_memory_arenas)"
+    size = "1 GiB" if nbytes == GIB else f"{nbytes:,} bytes"
+    what, against = f"load 3 methods with a state of {size}", "Module(share_memory_arenas)"
     return [
         Row(what, against, _median(shared, "seconds"), _median(mine, "seconds"), goal=0.01),
         Row(
@@ -130,8 +131,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.load", description=__doc__)
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     parser.add_argument("--cpp", type=Path, required=True, help="where `load_program` is")
+    parser.add_argument("--nbytes", type=int, default=GIB, help="of state, to try it")
     arguments = parser.parse_args()
-    rows = measure(arguments.cpp)
+    rows = measure(arguments.cpp, arguments.nbytes)
     if arguments.json:
         print(as_json(rows))
     else:

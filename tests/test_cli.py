@@ -13,6 +13,7 @@ from corpus import device, file_with, slot
 from corpus import write as write_program
 
 import pte_arenas as pa
+from pte_arenas.render import draw_layout
 from pte_arenas.wire.ArenaBinding import ArenaBindingT
 from pte_arenas.wire.ExecutionPlan import ExecutionPlanT
 from pte_arenas.wire.Program import ProgramT
@@ -140,7 +141,44 @@ def test_inspect_prints_json() -> None:
     assert report == {
         "planned_bytes": layout.planned_bytes,
         "unshared_bytes": layout.unshared_bytes,
+        "methods": {
+            method.name: {
+                "planned_bytes": method.planned_bytes,
+                "unshared_bytes": alone,
+                "used_bytes": {
+                    layout.arenas[each.arena].name: each.used_bytes for each in method.bindings
+                },
+            }
+            for method, alone in zip(layout.methods, layout.unshared_by_method, strict=True)
+        },
     }
+    assert any(each["used_bytes"] for each in report["methods"].values())
+
+
+def test_bars_are_shorter_where_a_terminal_is_narrow() -> None:
+    layout = pa.read_layout(write_program(encoder_decoder(), b""))
+    wide, narrow, narrowest = (
+        draw_layout(layout, "seq2seq.pte", columns).plain.splitlines() for columns in (200, 80, 40)
+    )
+    assert wide == PICTURE.splitlines()
+    assert narrow[3:5] == [
+        "  k_cache  [        0,   524,288)  ####.....  int8 [524288]  encode w  decode rw",
+        "  v_cache  [  524,288, 1,048,576)  ....####.  int8 [524288]  encode w  decode r",
+    ]
+    assert "  .##.  int8" in narrowest[4] and narrowest[6:] == narrow[6:] == wide[6:]
+
+
+def test_a_full_disk_is_one_sentence() -> None:
+    full = Path("/dev/full")
+    with full.open("w", encoding="utf-8") as output:
+        done = subprocess.run(
+            [sys.executable, "-c", RUN, "inspect", GOLDEN / "stock.pte"],
+            stdout=output,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (1, "standard output: no space left on device\n")
 
 
 NASTY = "\x1b[31m[red]\r\n\x00\x7f\u202e'é"

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import test_adopt
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [ROOT / "README.md", ROOT / "RFC.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -33,7 +34,7 @@ def _commands() -> list[object]:
         pytest.param(text, id=f"{path.name}-{index}")
         for path in DOCUMENTS
         for index, (language, text) in enumerate(FENCE.findall(path.read_text(encoding="utf-8")))
-        if language == "console" and text.startswith("$ pte-arenas") and "old.pte" not in text
+        if language == "console" and text.startswith("$ pte-arenas")
     ]
 
 
@@ -41,6 +42,7 @@ def _commands() -> list[object]:
 def test_commands(text: str, tmp_path: Path) -> None:
     for path in (ROOT / "tests" / "golden").glob("*.pte"):
         shutil.copy(path, tmp_path)
+    (tmp_path / "old.pte").write_bytes(test_adopt.stock(5.0, names=True))
     told = ""
     for command in re.findall(r"^\$ (.*)$", text, re.MULTILINE):
         run = subprocess.run(
@@ -54,18 +56,19 @@ def test_commands(text: str, tmp_path: Path) -> None:
     assert told == text
 
 
+@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(("code", "printed"), _snippets())
-def test_snippet(code: str, printed: str, tmp_path: Path) -> None:
+def test_snippet(
+    code: str,
+    printed: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     shutil.copy(ROOT / "tests" / "golden" / "counter.pte", tmp_path)
-    run = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", code],
-        check=False,
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-    )
-    assert run.returncode == 0, run.stderr
-    assert run.stdout == printed
+    monkeypatch.chdir(tmp_path)
+    exec(compile(code, "snippet", "exec"), {"__name__": "__main__"})  # noqa: S102
+    assert capsys.readouterr().out == printed
 
 
 def test_readme_has_the_commands_of_the_makefile() -> None:

@@ -282,7 +282,6 @@ CHILD = """
 import os, signal, sys
 from itertools import islice
 from pathlib import Path
-from examples.smollm2.bench import AGAINST, EXPORTS, compare, compare_fork
 from examples.smollm2.chat import Reader, likeliest
 from pte_arenas.runtime import load_program
 

@@ -28,9 +28,9 @@ def main(config: Config | None = None) -> int:
     # Imported late: it takes seconds, and what it imports talks about itself.
     from examples.encoder_decoder.program import export_passing, export_translator  # noqa: PLC0415
     from examples.encoder_decoder.translate import (  # noqa: PLC0415
+        InSession,
         Passed,
         in_eager,
-        in_session,
         translate,
     )
 
@@ -45,19 +45,22 @@ def main(config: Config | None = None) -> int:
         passing, changed = export_passing(model)
     layout = pa.read_layout(program.buffer)
     console.print(draw_layout(layout, "translator.pte"), end="\n\n", soft_wrap=True)
-    passed = Passed(passing.buffer, state, changed)
     eager = translate(in_eager(model), source, length, steps)
-    arenas = translate(in_session(load_program(program.buffer).session()), source, length, steps)
-    other = translate(passed, source, length, steps)
 
-    table = Table("state in", "state moved per token", "planned", "apart from eager")
+    table = Table("state in", "passed per token", "planned", "apart from eager")
     worst = []
-    for name, logits, moved, planned in (
-        ("arenas", arenas, 0, layout.planned_bytes),
-        ("inputs and outputs", other, passed.moved, pa.read_layout(passing.buffer).planned_bytes),
+    for name, caller, planned in (
+        ("arenas", InSession(load_program(program.buffer).session()), layout.planned_bytes),
+        (
+            "inputs and outputs",
+            Passed(passing.buffer, state, changed),
+            pa.read_layout(passing.buffer).planned_bytes,
+        ),
     ):
+        logits = translate(caller, source, length, steps)
         worst.append((logits - eager).abs().max().item())
-        table.add_row(name, f"{moved:,} bytes", f"{planned:,} bytes", f"{worst[-1]:.1e}")
+        moved = f"{caller.moved:,} bytes"
+        table.add_row(name, moved, f"{planned:,} bytes", f"{worst[-1]:.1e}")
     console.print(table)
     if all(apart <= TOLERANCE for apart in worst):  # False for NaN
         return 0

@@ -1,6 +1,8 @@
 """A small transformer that encodes a source once and decodes a target token by token.
 
 Its weights are random: what it says means nothing, the way its state goes is that of trained ones.
+(No package on PyPI was found to ship a trained one in December 2026; `g2p-en` ships a recurrent
+encoder and decoder, whose decoder attends to nothing.)
 """
 
 from __future__ import annotations
@@ -77,23 +79,58 @@ class Memory(nn.Module):
         return torch.bmm(weights, self.values).view(1, self.config.width)
 
 
+class EncoderLayer(nn.Module):
+    """Attention to the source, then two linear layers."""
+
+    def __init__(self, config: Config) -> None:
+        """Makes the layer with random weights."""
+        super().__init__()
+        self.config = config
+        width = config.width
+        self.attention, self.feed_forward = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.inputs = nn.ModuleList(nn.Linear(width, width) for _ in range(3))
+        self.output = nn.Linear(width, width)
+        self.linear = nn.Sequential(nn.Linear(width, width), nn.GELU(), nn.Linear(width, width))
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        """Returns what comes of `x`, `(length, width)`, of which a mask, `(length,)`, is read."""
+        heads, head = self.config.heads, self.config.head
+        normed = self.attention(x)
+        query, keys, values = (
+            part(normed).view(-1, heads, head).transpose(0, 1) for part in self.inputs
+        )
+        scores = torch.bmm(query, keys.transpose(1, 2)) * head**-0.5
+        weights = torch.where(mask, scores, -1e9).softmax(-1)
+        read = torch.bmm(weights, values).transpose(0, 1).reshape(-1, self.config.width)
+        x = x + self.output(read)
+        mixed: Tensor = x + self.linear(self.feed_forward(x))
+        return mixed
+
+
 class DecoderLayer(nn.Module):
-    """Attention to the target so far and to the source, then a linear layer."""
+    """Attention to the target so far and to the source, then two linear layers."""
 
     def __init__(self, config: Config) -> None:
         """Makes the layer with random weights."""
         super().__init__()
         self.config = config
         self.past, self.cross = Memory(config, config.target), Memory(config, config.source)
-        self.queries = nn.ModuleList(nn.Linear(config.width, config.width) for _ in range(2))
-        self.output = nn.Linear(config.width, config.width)
+        width = config.width
+        self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(3))
+        self.queries = nn.ModuleList(nn.Linear(width, width) for _ in range(2))
+        self.outputs = nn.ModuleList(nn.Linear(width, width) for _ in range(2))
+        self.linear = nn.Sequential(nn.Linear(width, width), nn.GELU(), nn.Linear(width, width))
 
     def forward(self, x: Tensor, position: Tensor, source_mask: Tensor) -> Tensor:
         """Returns what comes of `x`, `(1, width)`, at a position."""
-        self.past.append(x, position)
-        x = x + self.past.attend(self.queries[0](x), torch.arange(self.config.target) <= position)
-        x = x + self.cross.attend(self.queries[1](x), source_mask)
-        return x + torch.relu(self.output(x))
+        normed = self.norms[0](x)
+        self.past.append(normed, position)
+        so_far = torch.arange(self.config.target) <= position
+        x = x + self.outputs[0](self.past.attend(self.queries[0](normed), so_far))
+        query = self.queries[1](self.norms[1](x))
+        x = x + self.outputs[1](self.cross.attend(query, source_mask))
+        mixed: Tensor = x + self.linear(self.norms[2](x))
+        return mixed
 
 
 class Translator(nn.Module):
@@ -106,9 +143,11 @@ class Translator(nn.Module):
         self.config = config
         width = config.width
         self.embedding = nn.Embedding(config.vocabulary, width)
-        self.encoder = nn.Sequential(nn.Linear(width, width), nn.GELU(), nn.Linear(width, width))
+        self.positions = nn.Embedding(max(config.source, config.target), width)
+        self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.layers))
+        self.encoded = nn.LayerNorm(width)
         self.layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.layers))
-        self.head = nn.Linear(width, config.vocabulary)
+        self.head = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, config.vocabulary))
         self.requires_grad_(requires_grad=False)
 
     def reset_encode_prefill(self, source: Tensor, length: Tensor) -> Tensor:
@@ -121,7 +160,11 @@ class Translator(nn.Module):
         Returns:
             Logits of the first token of the target, `(1, vocabulary)`.
         """
-        x = self.encoder(self.embedding(source))
+        x = self.embedding(source) + self.positions(torch.arange(self.config.source))
+        mask = torch.arange(self.config.source) < length
+        for layer in self.encoder:
+            x = layer(x, mask)
+        x = self.encoded(x)
         for layer in cast("list[DecoderLayer]", self.layers):
             layer.past.keys.zero_()
             layer.past.values.zero_()
@@ -136,7 +179,7 @@ class Translator(nn.Module):
             position: Its position, `(1,)`, int64; `BEGIN` was at 0.
             length: How many tokens of the source count, `(1,)`, int64.
         """
-        x = self.embedding(token)
+        x = self.embedding(token) + self.positions(position)
         source_mask = torch.arange(self.config.source) < length
         for layer in self.layers:
             x = layer(x, position, source_mask)

@@ -44,21 +44,30 @@ def in_eager(model: Translator) -> Call:
     return call
 
 
-def in_session(session: Session) -> Call:
-    """The state in the arenas of a session."""
+class InSession:
+    """The state in the arenas of a session.
 
-    def call(method: str, inputs: tuple[Tensor, ...]) -> Tensor:
-        logits: Tensor = session.execute(method, inputs)[0]
-        return logits
+    Attributes:
+        moved: Bytes that went into and came out of the last call.
+    """
 
-    return call
+    def __init__(self, session: Session) -> None:
+        """Begins with the state that the session has."""
+        self._session = session
+        self.moved = 0
+
+    def __call__(self, method: str, inputs: tuple[Tensor, ...]) -> Tensor:
+        """Runs a method."""
+        outputs: list[Tensor] = self._session.execute(method, inputs)
+        self.moved = _nbytes(*inputs, *outputs)
+        return outputs[0]
 
 
 class Passed:
     """The state with the caller, who gives it to every call and takes it back, on stock.
 
     Attributes:
-        moved: Bytes of state that went into and came out of the last call.
+        moved: Bytes that went into and came out of the last call.
     """
 
     def __init__(
@@ -74,8 +83,12 @@ class Passed:
     def __call__(self, method: str, inputs: tuple[Tensor, ...]) -> Tensor:
         """Runs a method."""
         given = (*inputs, *self._state.values())
-        *state, logits = self._methods[method].execute(given)
+        *state, logits = outputs = self._methods[method].execute(given)
         self._state.update(zip(self._changed[method], state, strict=True))
-        self.moved = sum(value.nbytes for value in (*self._state.values(), *state))
+        self.moved = _nbytes(*given, *outputs)
         found: Tensor = logits
         return found
+
+
+def _nbytes(*values: Tensor) -> int:
+    return sum(value.nbytes for value in values)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pte_arenas as pa
-from bench.rows import Row
+from bench.rows import Row, upper_bound
 from examples.smollm2.measure import CONTINUED, PROMPT, QUESTION
 from examples.smollm2.program import export_smollm2
 from examples.smollm2.progress import stages
@@ -32,6 +32,7 @@ EXPORTS: dict[str, Callable[[SmolLM2], Any]] = {
     "sharing": export_sharing,
     "reinplaced": partial(export_sharing, run_reinplace_pass=True),
     "passing": export_passing,
+    "quantized": partial(export_smollm2, quantize=True),
 }
 
 COMPARISONS = ("comparing with stock", "comparing contexts", "forking")
@@ -44,7 +45,7 @@ AGAINST = {
 WHAT = {
     "load": ("load both methods", "s", None),
     "first token": (f"first token after a prompt of {PROMPT}", "s", None),
-    "token": (f"each of {CONTINUED - 1} tokens after it", "s", 1 / 0.97),
+    "token": (f"each of {CONTINUED - 1} tokens after it", "s/token", 1 / 0.97),
     "resident": ("resident at the most", "B", 1.0),
 }
 
@@ -113,25 +114,33 @@ def compare(
     Raises:
         ValueError: Two ways gave different tokens.
     """
-    runs: dict[str, list[dict[str, Any]]] = {name: [] for name in ("ours", "uncached", *AGAINST)}
+    ways = ("ours", "uncached", *AGAINST, "quantized")
+    runs: dict[str, list[dict[str, Any]]] = {name: [] for name in ways}
     for _ in range(turns):
         for name, found in runs.items():
-            path = paths["ours" if name == "uncached" else name]
-            found.append(run(name, path, prompt, continued))
-    tokens = {name: found[0]["tokens"] for name, found in runs.items()}
+            found.append(
+                run(name, paths["ours" if name == "uncached" else name], prompt, continued)
+            )
+    tokens = {name: found[0]["tokens"] for name, found in runs.items() if name != "quantized"}
     if any(other != tokens["ours"] for other in tokens.values()):
         raise ValueError(f"expected the same tokens from every way but found {tokens}")
     rows = []
     for measure, (what, unit, goal) in WHAT.items():
+        measured = {name: [one[measure] for one in found] for name, found in runs.items()}
+        ours = measured["ours"]
         for name, against in AGAINST.items():
-            stock = [one[measure] for one in runs[name]]
-            ours = [one[measure] for one in runs["ours"]]
-            rows.append(_row(what, against, stock, ours, unit, goal))
-        uncached = [one[measure] for one in runs["uncached"]]
-        rows.append(_row(what, "ours without XNNPACK's weight cache", uncached, ours, unit, None))
-    for name, against in AGAINST.items():
-        for what, size in (("planned", _planned), ("file", _size)):
-            rows.append(Row(what, against, size(paths, name), size(paths, "ours"), "B", goal=1.0))
+            rows.append(_row(what, against, measured[name], ours, unit, goal))
+        uncached = "ours without XNNPACK's weight cache"
+        rows.append(_row(what, uncached, measured["uncached"], ours, unit, None))
+        rows.append(
+            _row(f"8da4w: {what}", "ours, float32", ours, measured["quantized"], unit, None)
+        )
+    for what, size in (("planned", _planned), ("file", _size)):
+        sizes = {name: size(paths, name) for name in EXPORTS}
+        for name, against in AGAINST.items():
+            rows.append(Row(what, against, sizes[name], sizes["ours"], "B", goal=1.0))
+        small = sizes["quantized"]
+        rows.append(Row(f"8da4w: {what}", "ours, float32", sizes["ours"], small, "B"))
     return rows
 
 
@@ -145,14 +154,14 @@ def _size(paths: dict[str, Path], name: str) -> int:
 
 def compare_contexts(paths: dict[str, Path], turns: int) -> Row:
     """The same tokens at the same positions with a large cache and with a small one."""
-    prompt = SHORT // 2
+    prompt = SHORT - CONTINUED - 1
     pairs = [
         [run("ours", paths[name], prompt, CONTINUED)["token"] for name in ("short", "ours")]
         for _ in range(turns)
     ]
     small, large = zip(*pairs, strict=True)
     what = f"each of {CONTINUED - 1} tokens after {prompt}"
-    return _row(what, f"ours, a context of {SHORT}", small, large, "s", None)
+    return _row(what, f"ours, a context of {SHORT}", small, large, "s/token", None)
 
 
 def compare_fork(path: Path, turns: int, prompt: int = PROMPT) -> list[Row]:
@@ -208,4 +217,5 @@ def _row(
 ) -> Row:
     ratios = [mine / other for mine, other in zip(ours, stock, strict=True)]
     medians = statistics.median(stock), statistics.median(ours)
-    return Row(what, against, *medians, unit, goal, (min(ratios), max(ratios)))
+    spread = min(ratios), max(ratios)
+    return Row(what, against, *medians, unit, goal, spread, upper_bound(ratios))

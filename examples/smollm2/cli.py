@@ -114,10 +114,10 @@ def bench(
     folder: Annotated[Path, typer.Option(help="Where the programs are, or go.")] = Path("build"),
     context: Context = 2048,
     layers: Layers = None,
-    turns: Annotated[int, typer.Option(min=1, help="Processes for each measurement.")] = 5,
+    turns: Annotated[int, typer.Option(min=1, help="Processes for each measurement.")] = 8,
     as_json: Annotated[Path | None, typer.Option("--json", help="A file for JSON.")] = None,
 ) -> None:
-    """Compare with stock ExecuTorch; exports the model four times at the first run."""
+    """Compare with stock ExecuTorch; exports the model six times at the first run."""
     quiet()
     from bench.rows import as_json as to_json  # noqa: PLC0415
     from bench.rows import show  # noqa: PLC0415

@@ -139,7 +139,11 @@ def _stock_methods(path: Path) -> dict[str, Any]:
     return {name: program.load_method(name) for name in ("prefill", "decode")}
 
 
-OURS: dict[str, Load] = {"ours": _ours, "uncached": functools.partial(_ours, weight_cache=False)}
+OURS: dict[str, Load] = {
+    "ours": _ours,
+    "quantized": _ours,
+    "uncached": functools.partial(_ours, weight_cache=False),
+}
 STOCK: dict[str, Load] = {"sharing": _sharing, "reinplaced": _sharing, "passing": _passing}
 WAYS = {**OURS, **STOCK}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import tempfile
 from dataclasses import asdict
 from pathlib import Path
@@ -13,6 +14,7 @@ from pte_arenas import seeing
 from pte_arenas.console import (
     AsJson,
     ProgramFile,
+    columns,
     dumped,
     one_sentence,
     print_json,
@@ -69,7 +71,7 @@ def inspect(
         return
     from pte_arenas.render import draw_layout  # noqa: PLC0415
 
-    print_text(draw_layout(layout, file.name))
+    print_text(draw_layout(layout, file.name, columns()))
 
 
 app.command(name="map")(seeing.draw_map)
@@ -259,4 +261,8 @@ def demo(as_json: AsJson = False) -> None:
 
 def main() -> None:
     """Entry point of the installed command."""
-    app()
+    try:
+        app()
+    except OSError as error:  # of files, commands have spoken themselves
+        typer.echo(f"standard output: {(error.strerror or str(error)).lower()}", err=True)
+        sys.exit(1)

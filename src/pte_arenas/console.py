@@ -24,6 +24,14 @@ ProgramFile = Annotated[Path, typer.Argument(metavar="FILE", help="A .pte file."
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 
 
+def columns() -> int | None:
+    """Columns of the terminal that is printed to; None where it is none, such as a file."""
+    from rich.console import Console  # noqa: PLC0415
+
+    console = Console()
+    return console.width if console.is_terminal else None
+
+
 def print_text(text: RenderableType) -> None:
     """Prints text with its styles; lines are not wrapped."""
     from rich.console import Console  # noqa: PLC0415
@@ -52,8 +60,21 @@ def dumped(value: BaseModel) -> dict[str, Any]:
 
 
 def sums(layout: ProgramLayout) -> dict[str, Any]:
-    """What a program plans in all, with arenas and without."""
-    return {"planned_bytes": layout.planned_bytes, "unshared_bytes": layout.unshared_bytes}
+    """What a program plans, in all and by method, with arenas and without.
+
+    Methods also say how many bytes of each arena that they bind they use.
+    """
+    methods = {}
+    for method, alone in zip(layout.methods, layout.unshared_by_method, strict=True):
+        used = {layout.arenas[each.arena].name: each.used_bytes for each in method.bindings}
+        planned = method.planned_bytes
+        methods[method.name] = {
+            "planned_bytes": planned,
+            "unshared_bytes": alone,
+            "used_bytes": used,
+        }
+    totals = {"planned_bytes": layout.planned_bytes, "unshared_bytes": layout.unshared_bytes}
+    return totals | {"methods": methods}
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -19,17 +20,19 @@ if TYPE_CHECKING:
     from pte_arenas.verification import VerificationReport
 
 BAR_WIDTH = 32
+SHORTEST_BAR = 4
 NAME_STYLE = "cyan"  # a colour, so that NO_COLOR leaves no escape sequence at all
 
 _SHORT_MODES = {"read": "r", "write": "w", "read_write": "rw"}
 
 
-def draw_layout(layout: ProgramLayout, title: str) -> Text:
+def draw_layout(layout: ProgramLayout, title: str, columns: int | None = None) -> Text:
     """Draws arenas with their slots, and methods with their own planned bytes.
 
     Args:
         layout: What to draw.
         title: Name of the program, such as its file name.
+        columns: Where bars have to be shorter, so that lines of slots fit if they can.
 
     Returns:
         Lines without a newline at the end. Names are escaped: nothing in them reaches a terminal
@@ -37,9 +40,11 @@ def draw_layout(layout: ProgramLayout, title: str) -> Text:
     """
     lines = [_summary(layout, title)]
     for a, arena in enumerate(layout.arenas):
-        lines += [Text(), _arena_line(a, arena), *_slot_lines(arena, _accesses(layout, a))]
-        if arena.lifetime == "scratch":
-            lines += _use_lines(layout, a)
+        rows = _rows_of_arena(layout, a, BAR_WIDTH)
+        excess = max((row.cell_len for row in rows), default=0) - (columns or sys.maxsize)
+        if excess > 0:
+            rows = _rows_of_arena(layout, a, max(BAR_WIDTH - excess, SHORTEST_BAR))
+        lines += [Text(), _arena_line(a, arena), *rows]
     if layout.methods:
         lines += [Text(), *_method_lines(layout)]
     lines += [Text(line) for line in _hints(layout)]
@@ -97,19 +102,25 @@ def _arena_line(index: int, arena: ArenaLayout) -> Text:
     )
 
 
-def _slot_lines(arena: ArenaLayout, accesses: Sequence[str]) -> list[Text]:
+def _rows_of_arena(layout: ProgramLayout, index: int, bar: int) -> list[Text]:
+    arena = layout.arenas[index]
+    rows = _slot_lines(arena, _accesses(layout, index), bar)
+    return rows + _use_lines(layout, index, bar) if arena.lifetime == "scratch" else rows
+
+
+def _slot_lines(arena: ArenaLayout, accesses: Sequence[str], bar: int) -> list[Text]:
     width = max((len(f"{slot.end:,}") for slot in arena.slots), default=0)
     columns = [
         left([escaped(slot.fqn) for slot in arena.slots]),
         [f"[{slot.offset:{width},}, {slot.end:{width},})" for slot in arena.slots],
-        [draw_bar(slot.offset, slot.end, arena.size) for slot in arena.slots],
+        [draw_bar(slot.offset, slot.end, arena.size, bar) for slot in arena.slots],
         left([f"{slot.dtype} {list(slot.sizes)}" for slot in arena.slots]),
         accesses,
     ]
     return rows_of(columns)
 
 
-def _use_lines(layout: ProgramLayout, arena: int) -> list[Text]:
+def _use_lines(layout: ProgramLayout, arena: int, bar: int) -> list[Text]:
     """How much of a scratch arena each method uses."""
     used = {
         method.name: binding.used_bytes
@@ -122,18 +133,18 @@ def _use_lines(layout: ProgramLayout, arena: int) -> list[Text]:
     columns = [
         left([escaped(name) for name in used]),
         [f"[{0:{width}}, {end:{width},})" for end in used.values()],
-        [draw_bar(0, end, size) for end in used.values()],
+        [draw_bar(0, end, size, bar) for end in used.values()],
     ]
     return rows_of(columns)
 
 
-def draw_bar(begin: int, end: int, size: int) -> str:
+def draw_bar(begin: int, end: int, size: int, width: int = BAR_WIDTH) -> str:
     """Draws where bytes lie in an arena of `size` bytes; they show however few they are."""
     if begin == end:
-        return "." * BAR_WIDTH
-    first = min(begin * BAR_WIDTH // size, BAR_WIDTH - 1)
-    last = max(end * BAR_WIDTH // size, first + 1)
-    return "." * first + "#" * (last - first) + "." * (BAR_WIDTH - last)
+        return "." * width
+    first = min(begin * width // size, width - 1)
+    last = max(end * width // size, first + 1)
+    return "." * first + "#" * (last - first) + "." * (width - last)
 
 
 def _accesses(layout: ProgramLayout, arena: int) -> list[str]:
