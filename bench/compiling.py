@@ -9,6 +9,15 @@ from pathlib import Path
 
 import executorch
 
+(WHEEL,) = map(Path, executorch.__path__)
+HEADERS = [
+    "-std=c++17",
+    "-DC10_USING_CUSTOM_GENERATED_MACROS",
+    f"-I{WHEEL / 'include'}",
+    f"-I{WHEEL / 'include/executorch/runtime/core/portable_type/c10'}",
+]
+"""What ExecuTorch's headers need."""
+
 
 def compile_cpp(
     target: Path, sources: Sequence[Path], options: Sequence[str], libraries: Sequence[str]
@@ -21,14 +30,7 @@ def compile_cpp(
         options: Of the compiler, besides those that ExecuTorch's headers need.
         libraries: Linker options that come last, such as `-lexecutorch`.
     """
-    (wheel,) = map(Path, executorch.__path__)
-    include = wheel / "include"
-    command: list[str | Path] = [
-        os.environ.get("CXX", "c++"),
-        "-std=c++17",
-        "-DC10_USING_CUSTOM_GENERATED_MACROS",
-        f"-I{include}",
-        f"-I{include / 'executorch/runtime/core/portable_type/c10'}",
-    ]
-    command += [*options, *sources, "-o", target, f"-L{wheel / 'lib'}", *libraries]
-    subprocess.run([*command, f"-Wl,-rpath,{wheel / 'lib'}"], check=True)
+    libs = WHEEL / "lib"
+    command: list[str | Path] = [os.environ.get("CXX", "c++"), *HEADERS, *options, *sources]
+    command += ["-o", target, f"-L{libs}", *libraries, f"-Wl,-rpath,{libs}"]
+    subprocess.run(command, check=True)

@@ -492,7 +492,7 @@ _CASES = [
     ),
     Case(
         "F10",
-        "outputs are kept while another method runs; the first one is looked at then",
+        "outputs are kept, not copied, while another method runs; the first one is looked at then",
         Stateless,
         {"first": two_numbers(), "second": two_numbers()},
         [("first", (ONE, ONE)), ("second", (number(5.0), ONE))],
@@ -503,7 +503,7 @@ _CASES = [
     ),
     Case(
         "F11",
-        "inputs of one method are set, another runs, the first executes",
+        "inputs of one method are set, another runs, the first executes; ours has no such call",
         Stateless,
         {"first": two_numbers(), "second": two_numbers()},
         [("second", (number(5.0), ONE)), ("first", (ONE, ONE))],

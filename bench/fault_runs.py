@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -182,8 +183,9 @@ def ours(case: Case) -> list[Result]:
         edge = case.lower(exported.programs)
         data = pa.to_executorch(edge, exported.arenas, config).buffer
     session = load_program(data).session()
-    run = run_keeping if case.run is keeping_outputs else run_calls
-    return run(session.execute, case.calls)
+    if case.run is keeping_outputs:
+        return run_keeping(functools.partial(session.execute, copy_outputs=False), case.calls)
+    return run_calls(session.execute, case.calls)
 
 
 def module_of(model: Model, method: str) -> nn.Module:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import statistics
 import subprocess
 import tempfile
 import warnings
@@ -21,7 +20,7 @@ from executorch.exir.passes import MemoryPlanningPass
 from torch import Tensor, nn
 
 import pte_arenas as pa
-from bench.rows import Row, as_json, show
+from bench.rows import Row, as_json, compare, show
 
 METHODS = ("forward", "get", "clear")
 GIB = 1 << 30
@@ -74,7 +73,10 @@ def write_stock(path: Path, nbytes: int) -> None:
     module = Large(nbytes)
     programs = {name: torch.export.export(_Method(module, name), (X,)) for name in METHODS}
     planning = MemoryPlanningPass(share_mutable_buffers=True)
-    config = ExecutorchBackendConfig(memory_planning_pass=planning, emit_mutable_buffer_names=True)
+    # In place, as ours: without it a method also plans an activation as large as the state.
+    config = ExecutorchBackendConfig(
+        memory_planning_pass=planning, emit_mutable_buffer_names=True, run_reinplace_pass=True
+    )
     path.write_bytes(to_edge(programs).to_executorch(config).buffer)
 
 
@@ -103,28 +105,19 @@ def measure(folder: Path, nbytes: int = GIB) -> list[Row]:
             least.append(load(program, "ours", empty))
     size = "1 GiB" if nbytes == GIB else f"{nbytes:,} bytes"
     what, against = f"load 3 methods with a state of {size}", "Module(share_memory_arenas)"
+    resident = _each(mine, "resident")
+    allowed = [nbytes + 4 * (1 << 20) for nbytes in _each(least, "resident")]
     return [
-        Row(what, against, _median(shared, "seconds"), _median(mine, "seconds"), goal=0.01),
-        Row(
-            f"{what}: resident",
-            against,
-            _median(shared, "resident"),
-            _median(mine, "resident"),
-            "B",
-        ),
-        Row(
-            f"{what}: resident",
-            "a state of 64 bytes, and 4 MiB",
-            _median(least, "resident") + 4 * (1 << 20),
-            _median(mine, "resident"),
-            "B",
-            goal=1.0,
+        compare(what, against, _each(shared, "seconds"), _each(mine, "seconds"), goal=0.01),
+        compare(f"{what}: resident", against, _each(shared, "resident"), resident, "B"),
+        compare(
+            f"{what}: resident", "a state of 64 bytes, and 4 MiB", allowed, resident, "B", goal=1.0
         ),
     ]
 
 
-def _median(runs: list[dict[str, float]], what: str) -> float:
-    return statistics.median(run[what] for run in runs)
+def _each(runs: list[dict[str, float]], what: str) -> list[float]:
+    return [run[what] for run in runs]
 
 
 def main() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 
@@ -63,6 +64,29 @@ def upper_bound(ratios: Sequence[float]) -> float | None:
             break
         found = ratio
     return found
+
+
+def compare(
+    what: str,
+    against: str,
+    stock: Sequence[float],
+    ours: Sequence[float],
+    unit: str = "s",
+    goal: float | None = None,
+) -> Row:
+    """Medians of turns, in each of which both sides were measured, and their ratios.
+
+    Args:
+        what: What is done.
+        against: What is done in its place for comparison.
+        stock: What each turn of the comparison took.
+        ours: What each of ours took.
+        unit: See `Row`.
+        goal: See `Row`; it is for the median.
+    """
+    ratios = [mine / other for mine, other in zip(ours, stock, strict=True)]
+    medians = statistics.median(stock), statistics.median(ours)
+    return Row(what, against, *medians, unit, goal, (min(ratios), max(ratios)))
 
 
 def as_json(rows: Iterable[Row]) -> str:

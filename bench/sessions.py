@@ -1,8 +1,9 @@
 """What 64 sessions of one program hold in memory, beside one and beside 64 stock programs.
 
-Run it as `python -m bench.sessions`. Each row is measured in a process of its own: resident memory
-of that process when all sessions have run once, less what it had before the program was loaded. The
-program has 16 MiB of weights and 4 KiB of state.
+Run it as `python -m bench.sessions`. Each row is measured in a process of its own: proportional
+memory (PSS: a page of a file that is mapped several times counts once) of that process when all
+sessions have run once, less what it had before the program was loaded. The program has 16 MiB of
+weights and 4 KiB of state.
 """
 
 from __future__ import annotations
@@ -69,8 +70,8 @@ WAYS: dict[str, Callable[[Path, int], list[object]]] = {"sessions": ours, "stock
 
 
 def resident() -> int:
-    status = Path("/proc/self/status").read_text(encoding="ascii")
-    (line,) = [line for line in status.splitlines() if line.startswith("VmRSS:")]
+    status = Path("/proc/self/smaps_rollup").read_text(encoding="ascii")
+    (line,) = [line for line in status.splitlines() if line.startswith("Pss:")]
     return int(line.split()[1]) * 1024
 
 
@@ -94,7 +95,7 @@ def measure() -> list[Row]:
             one = resident_of("sessions", paths["sessions"], 1)
             every = resident_of("sessions", paths["sessions"], COUNT)
             stock = resident_of("stock programs", paths["stock programs"], COUNT)
-            what = f"resident, {COUNT} sessions, {backend}"
+            what = f"memory of {COUNT} sessions, {backend}"
             rows.append(Row(what, f"{COUNT} stock programs", stock, every, "B"))
             # A session besides may take its activations, but no weights.
             rows.append(Row(what, "1 session and the weights", one + WEIGHTS, every, "B", goal=1.0))

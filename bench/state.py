@@ -22,7 +22,7 @@ from executorch.exir import to_edge
 from torch import Tensor, nn
 
 import pte_arenas as pa
-from bench.rows import Row, as_json, show
+from bench.rows import Row, as_json, compare, show
 from pte_arenas.runtime import Program, Session, load_program
 
 MIB = 1 << 20
@@ -60,11 +60,13 @@ def seconds(call: Callable[[], Any]) -> float:
     return end - begin
 
 
-def in_turn(stock: Callable[[], Any], ours: Callable[[], Any], rounds: int) -> tuple[float, float]:
-    """Medians of both, each after one round that does not count."""
+def in_turn(
+    stock: Callable[[], Any], ours: Callable[[], Any], rounds: int
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Seconds of both in each round, after one that does not count."""
     times = [(seconds(stock), seconds(ours)) for _ in range(rounds + 1)][1:]
     first, second = zip(*times, strict=True)
-    return statistics.median(first), statistics.median(second)
+    return first, second
 
 
 def copied(source: Tensor) -> Tensor:
@@ -81,17 +83,17 @@ def touch(session: Session, first: int, count: int, step: int) -> None:
 def fork_rows(program: Program, nbytes: int, rounds: int) -> list[Row]:
     """A session with a sixteenth of its pages written, forked both ways and then again."""
     rows = []
-    times: dict[str, list[float]] = {}
+    forks: dict[str, list[float]] = {}
     touched = nbytes // PAGE // 16
     for name, step in (("scattered", 16), ("contiguous", 1)):
         for _ in range(rounds):
             session = program.session()
             touch(session, 0, touched, step)
-            times.setdefault(name, []).append(seconds(session.fork))
+            forks.setdefault(name, []).append(seconds(session.fork))
             for number in ("first", "second", "third"):
                 forked: list[Session] = []
                 label = f"{name}, copy-on-write, {number}"
-                times.setdefault(label, []).append(
+                forks.setdefault(label, []).append(
                     seconds(lambda: forked.append(session.fork(copy_on_write=True)))  # noqa: B023
                 )
                 touch(session, 0, 256, step)
@@ -99,16 +101,16 @@ def fork_rows(program: Program, nbytes: int, rounds: int) -> list[Row]:
     # Only now, see above.
     source = cache(program.session())
     source.fill_(1)
-    whole = statistics.median([seconds(lambda: copied(source)) for _ in range(3)])
+    new = [seconds(lambda: copied(source)) for _ in range(3)]
     warm = torch.empty_like(source)
     warm.copy_(source)
-    again = statistics.median([seconds(lambda: warm.copy_(source)) for _ in range(3)])
-    for label, found in times.items():
+    again = [seconds(lambda: warm.copy_(source)) for _ in range(3)]
+    for label, found in forks.items():
         goal = 0.02 if label.endswith(("second", "third")) else 0.1
         what = f"fork {nbytes // MIB} MiB, {touched * PAGE // MIB} MiB written, {label}"
-        ours = statistics.median(found)
-        rows.append(Row(what, "memcpy of all to new memory", whole, ours, goal=goal))
-        rows.append(Row(what, "memcpy of all to warm memory", again, ours, goal=goal))
+        for memory, times in (("new", new), ("warm", again)):
+            whole = [statistics.median(times)] * len(found)
+            rows.append(compare(what, f"memcpy of all to {memory} memory", whole, found, goal=goal))
     return rows
 
 
@@ -120,7 +122,7 @@ def snapshot_rows(session: Session, rounds: int) -> list[Row]:
     size = f"{source.numel() // MIB} MiB"
     copy = lambda: target.copy_(source)  # noqa: E731
     return [
-        Row(f"{name} {size}", "memcpy to warm memory", *in_turn(copy, ours, rounds), goal=1.2)
+        compare(f"{name} {size}", "memcpy to warm memory", *in_turn(copy, ours, rounds), goal=1.2)
         for name, ours in (
             ("snapshot, memory reused,", lambda: session.snapshot(reused)),
             ("restore", lambda: session.restore(reused)),
@@ -140,12 +142,13 @@ def raw_write(source: Tensor, path: Path) -> None:
 
 def save_rows(session: Session, folder: Path, rounds: int) -> list[Row]:
     source = cache(session)
-    stock, ours = in_turn(
+    times = in_turn(
         lambda: raw_write(source, folder / "stock"),
         lambda: session.save(folder / "ours.safetensors"),
         rounds,
     )
-    return [Row(f"save {source.numel() // MIB} MiB", "write, fsync, rename", stock, ours, goal=1.1)]
+    size = f"{source.numel() // MIB} MiB"
+    return [compare(f"save {size}", "write, fsync, rename", *times, goal=1.1)]
 
 
 def measure(folder: Path | None = None, *, scale: int = 1, rounds: int = 7) -> list[Row]:

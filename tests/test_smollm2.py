@@ -23,7 +23,7 @@ from torch.nn import functional as F
 from typer.testing import CliRunner
 
 import pte_arenas as pa
-from examples.smollm2.bench import AGAINST, EXPORTS, compare, compare_fork
+from examples.smollm2.bench import AGAINST, EXPORTS, compare, compare_decoding, compare_fork
 from examples.smollm2.chat import Conversation, FullError, Reader, Sampler, begin, likeliest
 from examples.smollm2.cli import app
 from examples.smollm2.comparison import continue_eagerly
@@ -415,7 +415,8 @@ def test_stock_programs_say_the_same(tmp_path: Path) -> None:
         if row.what in {"planned", "file"}:
             assert row.ours < row.stock * 1.1, row.what
     rows = compare_fork(paths["ours"], turns=1, prompt=9)
-    assert [row.ours > 0 and row.stock > 0 for row in rows] == [True, True]
+    rows.append(compare_decoding(paths, "reinplaced", turns=3, prompt=9, burst=2))
+    assert [row.ours > 0 and row.stock > 0 for row in rows] == [True] * 3
 
 
 @pytest.mark.parametrize("command", ["chat", "check"])

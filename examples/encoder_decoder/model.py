@@ -28,7 +28,7 @@ class Config:
 
     width: int = 256
     heads: int = 4
-    layers: int = 4
+    layers: int = 2
     source: int = 256
     target: int = 128
     vocabulary: int = 512

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
-import statistics
 import subprocess
 import sys
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pte_arenas as pa
 from bench.rows import Row, upper_bound
+from bench.rows import compare as compare_turns
 from examples.smollm2.measure import CONTINUED, PROMPT, QUESTION
 from examples.smollm2.program import export_smollm2
 from examples.smollm2.progress import stages
@@ -35,7 +37,10 @@ EXPORTS: dict[str, Callable[[SmolLM2], Any]] = {
     "quantized": partial(export_smollm2, quantize=True),
 }
 
-COMPARISONS = ("comparing with stock", "comparing contexts", "forking")
+MEASURE = (sys.executable, "-W", "ignore", "-m", "examples.smollm2.measure")
+COMPARISONS = ("comparing with stock", "decoding by turns", "comparing contexts", "forking")
+BURST = 4
+"""Tokens that one of two processes decodes while the other waits."""
 
 AGAINST = {
     "sharing": "stock, share_mutable_buffers",
@@ -45,7 +50,7 @@ AGAINST = {
 WHAT = {
     "load": ("load both methods", "s", None),
     "first token": (f"first token after a prompt of {PROMPT}", "s", None),
-    "token": (f"each of {CONTINUED - 1} tokens after it", "s/token", 1 / 0.97),
+    "token": (f"each of {CONTINUED - 1} tokens after it", "s/token", None),
     "resident": ("resident at the most", "B", 1.0),
 }
 
@@ -101,8 +106,10 @@ def compare_programs(
     begin(COMPARISONS[0])
     yield from compare(paths, turns)
     begin(COMPARISONS[1])
-    yield compare_contexts(paths, turns)
+    yield from (compare_decoding(paths, name, turns=6 * turns) for name in AGAINST)
     begin(COMPARISONS[2])
+    yield compare_contexts(paths, turns)
+    begin(COMPARISONS[3])
     yield from compare_fork(paths["ours"], turns)
 
 
@@ -152,6 +159,44 @@ def _size(paths: dict[str, Path], name: str) -> int:
     return paths[name].stat().st_size
 
 
+def compare_decoding(
+    paths: dict[str, Path], name: str, turns: int, prompt: int = PROMPT, burst: int = BURST
+) -> Row:
+    """Decodes in two processes by turns so short that what else the machine does hits both."""
+    with (
+        start_decoding(name, paths[name], prompt, burst) as stock,
+        start_decoding("ours", paths["ours"], prompt, burst) as ours,
+    ):
+        pairs = [(next(stock), next(ours)) for _ in range(turns)]
+    theirs, mine = zip(*pairs, strict=True)
+    what = f"each token after {prompt}, by turns of {burst}"
+    return _row(what, AGAINST[name], theirs, mine, "s/token", 1 / 0.97)
+
+
+@contextmanager
+def start_decoding(way: str, path: Path, prompt: int, burst: int) -> Iterator[Iterator[float]]:
+    """Starts a process; each item is the seconds that a token of another burst took."""
+    arguments = [way, str(path), str(prompt), str(burst), "--by-turns"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        [*MEASURE, *arguments], stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True
+    ) as child:
+        if child.stdin is None or child.stdout is None:
+            raise ValueError("expected pipes to the process but found none")
+        requests, answers = child.stdin, child.stdout
+        while (line := answers.readline()) != "ready\n":
+            if not line:
+                raise ValueError(f"{path}: expected a program that decodes, but its process ended")
+
+        def bursts() -> Iterator[float]:
+            while True:
+                requests.write("\n")
+                requests.flush()
+                yield float(answers.readline())
+
+        yield bursts()
+
+
 def compare_contexts(paths: dict[str, Path], turns: int) -> Row:
     """The same tokens at the same positions with a large cache and with a small one."""
     prompt = SHORT - CONTINUED - 1
@@ -177,9 +222,8 @@ def compare_fork(path: Path, turns: int, prompt: int = PROMPT) -> list[Row]:
 
 def run(way: str, path: Path, prompt: int, number: int) -> dict[str, Any]:
     """Measures in a process of its own."""
-    command = [sys.executable, "-W", "ignore", "-m", "examples.smollm2.measure"]
     child = subprocess.run(
-        [*command, way, str(path), str(prompt), str(number)],
+        [*MEASURE, way, str(path), str(prompt), str(number)],
         check=True,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -215,7 +259,7 @@ def _row(
     unit: str,
     goal: float | None,
 ) -> Row:
+    """A comparison whose goal has to be met with confidence."""
     ratios = [mine / other for mine, other in zip(ours, stock, strict=True)]
-    medians = statistics.median(stock), statistics.median(ours)
-    spread = min(ratios), max(ratios)
-    return Row(what, against, *medians, unit, goal, spread, upper_bound(ratios))
+    row = compare_turns(what, against, stock, ours, unit, goal)
+    return replace(row, bound=upper_bound(ratios))

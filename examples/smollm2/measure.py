@@ -65,6 +65,25 @@ def measure(way: str, path: Path, prompt: int, continued: int) -> dict[str, Any]
     }
 
 
+def decode_by_turns(way: str, path: Path, prompt: int, burst: int) -> None:
+    """Reads a prompt, then decodes so many tokens for each line of the standard input.
+
+    Prints the seconds of each token, a line for each burst, and one when the prompt is read.
+    """
+    if way not in OURS:
+        importlib.import_module("executorch.runtime")
+    call = WAYS[way](path)
+    logits = call("prefill", random_tokens(prompt), torch.arange(prompt))
+    filled = prompt
+    print("ready", flush=True)
+    for _ in sys.stdin:
+        begun = time.perf_counter()
+        for _ in range(burst):
+            filled += 1
+            logits = call("decode", logits.argmax(-1).view(1), torch.arange(filled))
+        print((time.perf_counter() - begun) / burst, flush=True)
+
+
 def measure_fork(path: Path, prompt: int, turns: int) -> dict[str, Any]:
     """Reads a prefix again and again, and forks a session that has read it.
 
@@ -157,6 +176,9 @@ def _resident(what: str) -> int:
 def main() -> None:
     """Measures what the arguments say."""
     way, path, prompt, number = sys.argv[1], Path(sys.argv[2]), *map(int, sys.argv[3:5])
+    if "--by-turns" in sys.argv:
+        decode_by_turns(way, path, prompt, number)
+        return
     function = measure_fork if way == "fork" else measure
     arguments = (path, prompt, number) if way == "fork" else (way, path, prompt, number)
     print(json.dumps(function(*arguments)))

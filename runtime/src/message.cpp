@@ -17,7 +17,7 @@ void Message::put(std::string_view text) {
   buffer_[length_] = '\0';
 }
 
-void Message::put(uint64_t number) {
+void Message::put_unsigned(uint64_t number) {
   char digits[20];  // 2^64 - 1 has 20
   size_t first = sizeof(digits);
   do {
@@ -27,7 +27,7 @@ void Message::put(uint64_t number) {
   put(std::string_view(digits + first, sizeof(digits) - first));
 }
 
-void Message::put(int64_t number) {
+void Message::put_signed(int64_t number) {
   if (number < 0) {
     put("-");
     put(uint64_t{0} - static_cast<uint64_t>(number));

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
+#include <type_traits>
 
 namespace executorch {
 namespace extension {
@@ -56,10 +57,16 @@ class Message final {
 
   void put(std::string_view text);
   void put(const char* text) { put(std::string_view(text)); }
-  void put(uint64_t number);
-  void put(int64_t number);
-  void put(uint32_t number) { put(static_cast<uint64_t>(number)); }
-  void put(int32_t number) { put(static_cast<int64_t>(number)); }
+  // A template, since which type int32_t is differs: on Arm it is long.
+  template <typename Integer,
+            std::enable_if_t<std::is_integral_v<Integer>, int> = 0>
+  void put(Integer number) {
+    if constexpr (std::is_signed_v<Integer>) {
+      put_signed(number);
+    } else {
+      put_unsigned(number);
+    }
+  }
   void put(Name name);
   void put(Bytes bytes);
   void put(DeviceName device);
@@ -75,6 +82,8 @@ class Message final {
   }
 
  private:
+  void put_signed(int64_t number);
+  void put_unsigned(uint64_t number);
   void put_escaped(uint32_t code_point);
   void put_unicode_escape(uint32_t code_unit);
 
