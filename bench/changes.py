@@ -121,8 +121,9 @@ PARTS = (
         ),
     ),
     Part(
-        "`runtime/executor/tensor_parser_exec_aten.cpp`",
-        "`getTensorDataPtr` leaves bound memory alone. (The prototype wraps the `DataLoader`)",
+        "`runtime/core/hierarchical_allocator.h`, `runtime/executor/tensor_parser_exec_aten.cpp`",
+        "a bit for each buffer, *kept*; `getTensorDataPtr` skips initial values there. (The "
+        "prototype wraps the `DataLoader`)",
         ("runtime/src/program_loader.*", "runtime/src/initial_values.*"),
     ),
     Part(
