@@ -1,4 +1,4 @@
-"""Selects tests by fault."""
+"""Selects tests by fault, and begins with slow ones."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.getoption("--chromium") is None:
         _keep(config, items, [item for item in items if not item.get_closest_marker("browser")])
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
     wanted = config.getoption("--fault")
     if wanted is not None:
         _keep(config, items, [item for item in items if wanted in _faults_of(item)])

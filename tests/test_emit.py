@@ -63,6 +63,7 @@ HEAVY = Model(
 )
 
 
+@pytest.mark.slow
 def test_two_processes_write_the_same_bytes() -> None:
     folder = str(Path(__file__).parent)
     seeds = ("0", "1")

@@ -26,6 +26,7 @@ sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", "-W", "ignore", *sys.argv[
 """
 
 
+@pytest.mark.slow
 def test_upstream_tests_pass_with_the_import_redirected(tmp_path: Path) -> None:
     files = sorted(map(str, TESTS.glob("test_*.py")))
     assert len(files) == 3

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import executorch.exir
+import pytest
 
 FILES = (
     "tests/test_memory_planning.py",
@@ -23,6 +24,7 @@ sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", "-W", "ignore", *sys.argv[
 """
 
 
+@pytest.mark.slow
 def test_upstream_tests_give_the_same(tmp_path: Path) -> None:
     exir = Path(executorch.exir.__file__).parent
     run = subprocess.run(
