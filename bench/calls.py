@@ -53,16 +53,29 @@ def program(module: nn.Module, inputs: Sequence[Tensor], *, plan_outputs: bool =
     return data
 
 
-def fastest(calls: Sequence[Callable[[], object]], number: int, turns: int) -> list[float]:
-    """Seconds of one call of each, in the fastest of several turns."""
-    best = [float("inf")] * len(calls)
+def measured(calls: Sequence[Callable[[], object]], number: int, turns: int) -> list[list[float]]:
+    """Seconds of one call of each, in each of several turns."""
+    found: list[list[float]] = [[] for _ in calls]
     for _ in range(turns):
-        for index, call in enumerate(calls):
+        for call, seconds in zip(calls, found, strict=True):
             begin = time.perf_counter()
             for _ in range(number):
                 call()
-            best[index] = min(best[index], (time.perf_counter() - begin) / number)
-    return best
+            seconds.append((time.perf_counter() - begin) / number)
+    return found
+
+
+def fastest(
+    what: str,
+    against: str,
+    stock: Sequence[float],
+    ours: Sequence[float],
+    goal: float | None = None,
+) -> Row:
+    """The fastest turns of both, with the lowest and highest ratio of a turn."""
+    ratios = [mine / other for mine, other in zip(ours, stock, strict=True)]
+    spread = min(ratios), max(ratios)
+    return Row(what, against, min(stock), min(ours), goal=goal, spread=spread)
 
 
 def small(count: int, turns: int) -> Row:
@@ -72,11 +85,11 @@ def small(count: int, turns: int) -> Row:
     ours = load_program(data).load_method("forward")
     for method in (stock, ours):
         torch.testing.assert_close(method.execute(inputs)[0], Add()(*inputs))
-    times = fastest(
+    times = measured(
         [lambda: stock.execute(inputs), lambda: ours.execute(inputs)], number=100, turns=20 * turns
     )
     noun = "input" if count == 1 else "inputs"
-    return Row(f"call, 4-float add, {count} {noun}", "executorch.runtime", *times, goal=0.25)
+    return fastest(f"call, 4-float add, {count} {noun}", "executorch.runtime", *times, goal=0.25)
 
 
 def large(turns: int) -> list[Row]:
@@ -93,11 +106,11 @@ def large(turns: int) -> list[Row]:
     ]
     for call in calls:
         torch.testing.assert_close(call()[0], Repeat()(*inputs))
-    first, *times = fastest(calls, number=20, turns=turns)
+    first, *times = measured(calls, number=20, turns=turns)
     names = ("copied", "copy_outputs=False", "not planned by the program")
     goals = (None, 0.5, 0.5)
     return [
-        Row(f"call, 4 MiB output, {name}", "executorch.runtime", first, seconds, goal=goal)
+        fastest(f"call, 4 MiB output, {name}", "executorch.runtime", first, seconds, goal)
         for name, seconds, goal in zip(names, times, goals, strict=True)
     ]
 
@@ -113,10 +126,11 @@ def loads(turns: int) -> list[Row]:
         lambda: load_program(stock).session(),
         lambda: load_program(arenas).session(),
     ]
-    theirs, without, with_arenas = fastest(calls, number=50, turns=turns)
+    theirs, without, with_arenas = measured(calls, number=50, turns=turns)
+    what = "load a file without arenas and make a session"
     return [
-        Row("load a file without arenas and make a session", "executorch.runtime", theirs, without),
-        Row("the same with arenas", "ours without arenas", without, with_arenas),
+        fastest(what, "executorch.runtime", theirs, without),
+        fastest("the same with arenas", "ours without arenas", without, with_arenas),
     ]
 
 
