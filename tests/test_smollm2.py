@@ -369,6 +369,11 @@ def test_answers_end_where_they_must(program: Program, tokenizer: ChatTokenizer)
     assert len(conversation.reader.tokens) == before + len(asked) + 3  # all that was shown
 
 
+def test_bytes_that_are_no_text_are_asked_all_the_same(tokenizer: ChatTokenizer) -> None:
+    line = b"caf\xe9".decode("utf-8", "surrogateescape")
+    assert tokenizer.question(line, after=[]) == tokenizer.question("caf?", after=[])
+
+
 def test_sampling() -> None:
     logits = torch.log(torch.tensor([[0.5, 0.2, 0.25, 0.05]]))
     found = Counter(map(Sampler(1.0, 0.8, seed=1), [logits] * 4000))

@@ -112,9 +112,11 @@ def check(program: ProgramFile = DEFAULT, tokens: Tokens = 64) -> None:
 @app.command()
 def bench(
     folder: Annotated[Path, typer.Option(help="Where the programs are, or go.")] = Path("build"),
-    context: Context = 2048,
+    context: Annotated[
+        int, typer.Option(min=1024, max=8192, help="Positions in the KV cache.")
+    ] = 2048,
     layers: Layers = None,
-    turns: Annotated[int, typer.Option(min=1, help="Processes for each measurement.")] = 8,
+    turns: Annotated[int, typer.Option(min=1, max=20, help="Processes for each measurement.")] = 8,
     as_json: Annotated[Path | None, typer.Option("--json", help="A file for JSON.")] = None,
 ) -> None:
     """Compare with stock ExecuTorch; exports the model six times at the first run."""

@@ -57,8 +57,12 @@ class ChatTokenizer:
         self.end = int(metadata["tokenizer.ggml.eos_token_id"])
 
     def encode(self, text: str) -> list[int]:
-        """Tokens of a text, in which `<|im_start|>` and the like are control tokens."""
-        tokens: list[int] = self._tokenizer.encode(text).ids
+        """Tokens of a text, in which `<|im_start|>` and the like are control tokens.
+
+        What is no text, such as bytes of another encoding that a terminal passed on, becomes `?`.
+        """
+        known = text.encode(errors="replace").decode()
+        tokens: list[int] = self._tokenizer.encode(known).ids
         return tokens
 
     def decode(self, tokens: Iterable[int]) -> str:
