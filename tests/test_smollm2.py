@@ -440,7 +440,7 @@ def test_stock_programs_say_the_same(
             assert 0 < row.ours < row.stock * 1.1, row.what
     rows = [row for row in rows if "resident" not in row.what]  # of all ways here, not of one
     rows += bench.compare_fork(paths["ours"], turns=1, prompt=9)
-    rows.append(bench.compare_decoding(paths, "reinplaced", turns=3, prompt=9, burst=2))
+    rows.append(bench.compare_decoding(paths, "reinplaced", pairs=1, turns=3, prompt=9, burst=2))
     assert all(row.ours > 0 and row.stock > 0 for row in rows)
     monkeypatch.undo()
     assert bench.run("ours", paths["ours"], 9, 4)["resident"] > 1 << 20

@@ -44,6 +44,8 @@ def export(
     program: ProgramFile = DEFAULT, context: Context = 2048, quantize: Quantize = False
 ) -> None:
     """Export the trained model."""
+    if program.suffix != ".pte" or program.is_dir():
+        raise typer.BadParameter(f"--program: expected a path that ends with .pte, not {program}")
     # Imported late, here and below, so that --help answers at once.
     import pte_arenas as pa  # noqa: PLC0415
     from pte_arenas.render import draw_layout  # noqa: PLC0415

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -76,7 +78,7 @@ class Talk:
             self._print(f"{error}; /reset begins again")
         except OSError as error:
             self._print(f"{name}: {(error.strerror or str(error)).lower()}")
-        except ArenaError as error:
+        except (ArenaError, ValueError) as error:  # such as a path with a zero byte
             self._print(str(error))
 
     def _ask(self, question: str) -> None:
@@ -100,6 +102,8 @@ class Talk:
 def talk(path: Path, system: str | None, choose: Choose, most: int) -> None:
     """Reads lines until the end of input; answers have at most so many tokens."""
     console = Console()
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(errors="replace")  # what is no text would end the conversation
     with console.status("loading the model and reading the system prompt"):
         tokenizer = ChatTokenizer(open_weights().metadata)
         prompt = SYSTEM if system is None else system
