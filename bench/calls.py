@@ -8,6 +8,7 @@ in turns and the fastest turn counts, so that the ratio holds on a busy machine.
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import subprocess
 import tempfile
@@ -22,7 +23,7 @@ from executorch.exir.passes import MemoryPlanningPass
 from executorch.runtime import Runtime
 from torch import Tensor, nn
 
-from bench.rows import Row, as_json, show
+from bench.rows import Row, as_json, compare, show
 from bench.shared_state import emit, emit_stock
 from pte_arenas.runtime import load_program
 
@@ -65,17 +66,7 @@ def measured(calls: Sequence[Callable[[], object]], number: int, turns: int) -> 
     return found
 
 
-def fastest(
-    what: str,
-    against: str,
-    stock: Sequence[float],
-    ours: Sequence[float],
-    goal: float | None = None,
-) -> Row:
-    """The fastest turns of both, with the lowest and highest ratio of a turn."""
-    ratios = [mine / other for mine, other in zip(ours, stock, strict=True)]
-    spread = min(ratios), max(ratios)
-    return Row(what, against, min(stock), min(ours), goal=goal, spread=spread)
+fastest = functools.partial(compare, pick=min)
 
 
 def small(count: int, turns: int) -> Row:
@@ -110,7 +101,7 @@ def large(turns: int) -> list[Row]:
     names = ("copied", "copy_outputs=False", "not planned by the program")
     goals = (None, 0.5, 0.5)
     return [
-        fastest(f"call, 4 MiB output, {name}", "executorch.runtime", first, seconds, goal)
+        fastest(f"call, 4 MiB output, {name}", "executorch.runtime", first, seconds, goal=goal)
         for name, seconds, goal in zip(names, times, goals, strict=True)
     ]
 

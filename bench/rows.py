@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 
 from rich.console import Console
@@ -73,8 +73,11 @@ def compare(
     ours: Sequence[float],
     unit: str = "s",
     goal: float | None = None,
+    *,
+    pick: Callable[[Sequence[float]], float] = statistics.median,
+    confident: bool = False,
 ) -> Row:
-    """Medians of turns, in each of which both sides were measured, and their ratios.
+    """One of all turns, in each of which both sides were measured, and the spread of their ratios.
 
     Args:
         what: What is done.
@@ -82,11 +85,14 @@ def compare(
         stock: What each turn of the comparison took.
         ours: What each of ours took.
         unit: See `Row`.
-        goal: See `Row`; it is for the median.
+        goal: See `Row`.
+        pick: Which of the turns counts, such as `min` for the fastest.
+        confident: Whether the goal has to be met with confidence: see `Row.bound`.
     """
     ratios = [mine / other for mine, other in zip(ours, stock, strict=True)]
-    medians = statistics.median(stock), statistics.median(ours)
-    return Row(what, against, *medians, unit, goal, (min(ratios), max(ratios)))
+    bound = upper_bound(ratios) if confident else None
+    spread = min(ratios), max(ratios)
+    return Row(what, against, pick(stock), pick(ours), unit, goal, spread, bound)
 
 
 def as_json(rows: Iterable[Row]) -> str:

@@ -39,6 +39,23 @@ class Config:
         return self.width // self.heads
 
 
+def attention(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> Tensor:
+    """Reads the positions of a mask, `(length,)`, head by head.
+
+    Args:
+        query: `(heads, queries, head)`.
+        keys: `(heads, head, length)`.
+        values: `(heads, length, head)`.
+        mask: Which positions count.
+
+    Returns:
+        `(heads, queries, head)`.
+    """
+    scores = torch.bmm(query, keys) * query.shape[-1] ** -0.5
+    weights = torch.where(mask, scores, -1e9).softmax(-1)
+    return torch.bmm(weights, values)
+
+
 class Memory(nn.Module):
     """Keys and values of one attention, head by head, keys transposed.
 
@@ -74,9 +91,8 @@ class Memory(nn.Module):
     def attend(self, query: Tensor, mask: Tensor) -> Tensor:
         """Reads the positions of a mask, `(length,)`, for a query, `(1, width)`."""
         heads, head = self.config.heads, self.config.head
-        scores = torch.bmm(query.view(heads, 1, head), self.keys) * head**-0.5
-        weights = torch.where(mask, scores, -1e9).softmax(-1)
-        return torch.bmm(weights, self.values).view(1, self.config.width)
+        read = attention(query.view(heads, 1, head), self.keys, self.values, mask)
+        return read.view(1, self.config.width)
 
 
 class EncoderLayer(nn.Module):
@@ -99,10 +115,8 @@ class EncoderLayer(nn.Module):
         query, keys, values = (
             part(normed).view(-1, heads, head).transpose(0, 1) for part in self.inputs
         )
-        scores = torch.bmm(query, keys.transpose(1, 2)) * head**-0.5
-        weights = torch.where(mask, scores, -1e9).softmax(-1)
-        read = torch.bmm(weights, values).transpose(0, 1).reshape(-1, self.config.width)
-        x = x + self.output(read)
+        read = attention(query, keys.transpose(1, 2), values, mask).transpose(0, 1)
+        x = x + self.output(read.reshape(-1, self.config.width))
         mixed: Tensor = x + self.linear(self.feed_forward(x))
         return mixed
 

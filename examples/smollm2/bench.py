@@ -7,13 +7,12 @@ import statistics
 import subprocess
 import sys
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pte_arenas as pa
-from bench.rows import Row, upper_bound
+from bench.rows import Row
 from bench.rows import compare as compare_turns
 from examples.smollm2.measure import CONTINUED, PROMPT, QUESTION
 from examples.smollm2.program import export_smollm2
@@ -21,7 +20,7 @@ from examples.smollm2.progress import stages
 from examples.smollm2.stock import export_passing, export_sharing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
     from rich.console import Console
 
@@ -38,6 +37,7 @@ EXPORTS: dict[str, Callable[[SmolLM2], Any]] = {
     "quantized": partial(export_smollm2, quantize=True),
 }
 
+_row = partial(compare_turns, confident=True)
 MEASURE = (sys.executable, "-W", "ignore", "-m", "examples.smollm2.measure")
 COMPARISONS = ("comparing with stock", "decoding by turns", "comparing contexts", "forking")
 BURST = 4
@@ -266,17 +266,3 @@ def planned_bytes(path: Path, *, shared: bool) -> int:
         for memory_id, buffer in enumerate(method.planned_buffers, start=1):
             largest[memory_id] = max(largest.get(memory_id, 0), buffer.size)
     return sum(largest.values())
-
-
-def _row(
-    what: str,
-    against: str,
-    stock: Sequence[float],
-    ours: Sequence[float],
-    unit: str,
-    goal: float | None,
-) -> Row:
-    """A comparison whose goal has to be met with confidence."""
-    ratios = [mine / other for mine, other in zip(ours, stock, strict=True)]
-    row = compare_turns(what, against, stock, ours, unit, goal)
-    return replace(row, bound=upper_bound(ratios))

@@ -70,8 +70,6 @@ def decode_by_turns(way: str, path: Path, prompt: int, burst: int) -> None:
 
     Prints the seconds of each token, a line for each burst, and one when the prompt is read.
     """
-    if way not in OURS:
-        importlib.import_module("executorch.runtime")
     call = WAYS[way](path)
     logits = call("prefill", random_tokens(prompt), torch.arange(prompt))
     filled = prompt
