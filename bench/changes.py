@@ -95,8 +95,14 @@ PARTS = (
     ),
     Part(
         "`exir/passes/reinplace.py`, `kernels/portable/`",
-        "state updated where it is, by an explicit rule; kernels of scatters into their argument",
-        (*_python("inplace", "scatters"), "runtime/src/scatter_kernels.cpp"),
+        "state updated and read where it is, by explicit rules; kernels of scatters into their "
+        "argument and of parts of it",
+        (
+            *_python("inplace", "kernels", "parts", "scatters"),
+            "runtime/src/dimensions.h",
+            "runtime/src/part_kernels.cpp",
+            "runtime/src/scatter_kernels.cpp",
+        ),
     ),
     Part(
         "`runtime/executor/program.cpp`, `method_meta.h`",

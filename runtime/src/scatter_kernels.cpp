@@ -10,6 +10,8 @@
 #include <executorch/runtime/core/exec_aten/util/tensor_util.h>
 #include <executorch/runtime/kernel/kernel_includes.h>
 
+#include "dimensions.h"
+
 namespace executorch::extension::arenas {
 namespace {
 
@@ -34,33 +36,6 @@ bool start_from(KernelRuntimeContext& context, const Tensor& self,
   }
   return true;
 }
-
-int64_t wrapped(int64_t index, int64_t size) {
-  return index < 0 ? index + size : index;
-}
-
-int64_t clamped(int64_t index, int64_t size) {
-  const int64_t at = wrapped(index, size);
-  return at < 0 ? 0 : (at > size ? size : at);
-}
-
-// A tensor as rows of `length` blocks along one dimension.
-struct Blocks {
-  int64_t rows = 1;
-  int64_t length;
-  size_t block_bytes;
-
-  Blocks(const Tensor& tensor, int64_t dim)
-      : length(tensor.size(dim)),
-        block_bytes(static_cast<size_t>(tensor.element_size())) {
-    for (int64_t before = 0; before < dim; ++before) {
-      rows *= tensor.size(before);
-    }
-    for (int64_t after = dim + 1; after < tensor.dim(); ++after) {
-      block_bytes *= static_cast<size_t>(tensor.size(after));
-    }
-  }
-};
 
 // Writes `count` blocks of each row of `src` at `begin`, `begin + step`, ….
 void write_blocks(const Tensor& src, const Blocks& blocks, int64_t begin,

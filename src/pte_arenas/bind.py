@@ -48,7 +48,8 @@ class Run:
     Attributes:
         method: Its name.
         module: Its graph.
-        slots: By place, the specs of the tensors that live there, and how the method uses the slot.
+        slots: By place, the specs of the tensors that live there, each with its first byte in the
+            slot, and how the method uses the slot.
         private: By name, the specs of its own mutable buffers.
         scratch: By index of a scratch arena, what of the method's memory goes there.
         planned: Bytes that the user's planner gave.
@@ -56,7 +57,7 @@ class Run:
 
     method: str
     module: GraphModule
-    slots: dict[Place, tuple[list[Any], AccessMode]] = field(default_factory=dict)
+    slots: dict[Place, tuple[list[tuple[Any, int]], AccessMode]] = field(default_factory=dict)
     private: dict[str, Any] = field(default_factory=dict)
     scratch: dict[int, Separated] = field(default_factory=dict)
     planned: int = 0
@@ -195,10 +196,10 @@ def _bind_arena(run: Run, index: int, layout: ArenaLayout, *, sized: bool) -> Ar
         for spec in run.scratch[index].activations:
             spec.mem_id = memory_id
     accesses = []
-    for place, (specs, mode) in run.slots.items():
+    for place, (tensors, mode) in run.slots.items():
         if place.arena == index:
-            for spec in specs:
-                spec.mem_id, spec.mem_offset = memory_id, place.offset
+            for spec, begin in tensors:
+                spec.mem_id, spec.mem_offset = memory_id, place.offset + begin
             accesses.append(SlotAccess(slot=place.slot, mode=mode))
     accesses.sort(key=lambda access: access.slot)
     return ArenaBinding(memory_id=memory_id, arena=index, accesses=tuple(accesses))

@@ -46,7 +46,7 @@ SCATTERS = frozenset(
 
 
 @dataclass
-class _Graph:
+class Aliases:
     """A lowered method: the order of its nodes, and which share memory with which."""
 
     order: dict[Node, int]
@@ -54,13 +54,14 @@ class _Graph:
     members: dict[Node, list[Node]] = field(default_factory=dict)
 
     @staticmethod
-    def of(module: GraphModule) -> _Graph:
+    def of(module: GraphModule) -> Aliases:
+        """Reads them out of a graph in the form that memory planning gets."""
         nodes = list(module.graph.nodes)
         root: dict[Node, Node] = {}
         for node in nodes:
-            source = _view_source(node)
+            source = view_source(node)
             root[node] = root[source] if source is not None else node
-        graph = _Graph({node: index for index, node in enumerate(nodes)}, root)
+        graph = Aliases({node: index for index, node in enumerate(nodes)}, root)
         for node in nodes:
             graph.members.setdefault(root[node], []).append(node)
         return graph
@@ -73,7 +74,7 @@ class _Graph:
                     yield user, member
 
 
-def place_new_values(module: GraphModule, states: Iterable[Node]) -> dict[Node, list[Any]]:
+def place_new_values(module: GraphModule, states: Iterable[Node]) -> dict[Node, list[Node]]:
     """Lets operators write new state into the buffers, where that is safe, in place.
 
     Works on a graph in the form that memory planning gets: with out variants, in the order of
@@ -84,10 +85,10 @@ def place_new_values(module: GraphModule, states: Iterable[Node]) -> dict[Node, 
         states: Placeholders of the buffers to do it for.
 
     Returns:
-        By placeholder, the specs of the tensors that now live at the first byte of the buffer.
+        By placeholder, the nodes whose values now live in the buffer, one after the other.
     """
-    placed: dict[Node, list[Any]] = {}
-    graph = _Graph.of(module)
+    placed: dict[Node, list[Node]] = {}
+    graph = Aliases.of(module)
     dropped: dict[Node, Any] = {}  # nothing but the output reads these copies
     for state in states:
         copies = [user for user in state.users if user.target is _COPY and user.args[0] is state]
@@ -96,7 +97,7 @@ def place_new_values(module: GraphModule, states: Iterable[Node]) -> dict[Node, 
         chain = _occupants(graph, state, copies[0])
         if not chain:
             continue
-        placed[state] = [spec for node in chain for spec in [_spec(node)] if spec is not None]
+        placed[state] = chain
         dropped[copies[0]] = copies[0].args[1]
     if placed:
         _drop(module.graph.output_node(), dropped)
@@ -118,7 +119,7 @@ def _drop(output: Node, copies: Mapping[Node, Any]) -> None:
         copy.graph.erase_node(copy)
 
 
-def _occupants(graph: _Graph, state: Node, copy: Node) -> list[Node]:
+def _occupants(graph: Aliases, state: Node, copy: Node) -> list[Node]:
     """Returns the nodes to place in a buffer, its new value last; none where that is unsafe."""
     last = graph.root[copy.args[1]]  # type: ignore[index]
     if graph.root.get(last) is state or not _can_hold(last, state):
@@ -134,7 +135,7 @@ def _occupants(graph: _Graph, state: Node, copy: Node) -> list[Node]:
     return chain
 
 
-def _replaced(graph: _Graph, node: Node, state: Node) -> Node | None:
+def _replaced(graph: Aliases, node: Node, state: Node) -> Node | None:
     """The computed value that a node could replace, if it reads one in the same places."""
     for argument in _aliasable(node):
         before = graph.root[argument]
@@ -143,14 +144,14 @@ def _replaced(graph: _Graph, node: Node, state: Node) -> Node | None:
     return None
 
 
-def _safe(graph: _Graph, state: Node, chain: list[Node], copy: Node) -> bool:
+def _safe(graph: Aliases, state: Node, chain: list[Node], copy: Node) -> bool:
     """Rules 2 to 4 of this module for the old value and each placed one."""
     for occupant, successor in zip([state, *chain], [*chain, None], strict=True):
-        end = graph.order[_computed_at(successor)] if successor is not None else None
+        end = graph.order[computed_at(successor)] if successor is not None else None
         for user, member in graph.readers(occupant):
             if user is copy:
                 continue
-            if user.op == "output" or _mutates(user, member):
+            if user.op == "output" or mutates(user, member):
                 return False
             at = graph.order[user]
             if end is None or at < end:
@@ -187,7 +188,7 @@ def _spec(node: Node) -> Any:
     return spec if len(get_out_args_from_opoverload(node.target)) == 1 else None
 
 
-def _computed_at(node: Node) -> Node:
+def computed_at(node: Node) -> Node:
     """The node at whose execution a value is written."""
     call = node.args[0] if node.target is _GETITEM else node
     return call if isinstance(call, Node) else node
@@ -248,7 +249,7 @@ def _inputs(overload: torch._ops.OpOverload) -> list[tuple[str, str]]:
     return [(a.name, str(a.type)) for a in overload._schema.arguments if not a.is_out]
 
 
-def _mutates(user: Node, member: Node) -> bool:
+def mutates(user: Node, member: Node) -> bool:
     """Whether an operator writes to an argument that is not its output."""
     if not isinstance(user.target, torch._ops.OpOverload):
         return False
@@ -260,7 +261,7 @@ def _mutates(user: Node, member: Node) -> bool:
     return False
 
 
-def _view_source(node: Node) -> Node | None:
+def view_source(node: Node) -> Node | None:
     """The tensor whose memory a node has, where it has none of its own."""
     if node.op == "call_function" and node.target is memory.view:
         source = node.args[0]

@@ -25,6 +25,7 @@ from pte_arenas.errors import ArenaError
 from pte_arenas.exporter import SharedArena
 from pte_arenas.inplace import place_new_values
 from pte_arenas.layout import AccessMode, ArenaLayout
+from pte_arenas.parts import place_parts
 
 _WRITE = torch.ops.aten.copy_.default
 
@@ -109,11 +110,14 @@ class ArenaPlanning:
         names = signature.inputs_to_buffers
         self._use_devices(method, states, names)
         placed = place_new_values(module, states) if self._in_place else {}
+        parts = place_parts(module, self._occupants(states, placed)) if self._in_place else {}
         self._check_devices(method, states, names)
         _forget_unused_results(module)
         for node, place in states.items():
-            run.slots[place] = ([node.meta["spec"], *placed.get(node, ())], modes[node])
-        hidden = [spec for specs, _ in run.slots.values() for spec in specs]
+            whole = [(each, 0) for each in (node, *placed.get(node, ()))]
+            tensors = [(each.meta["spec"], at) for each, at in [*whole, *parts.get(node, ())]]
+            run.slots[place] = (tensors, modes[node])
+        hidden = [spec for tensors, _ in run.slots.values() for spec, _ in tensors]
         for spec in hidden:
             spec.const = True
         result = (
@@ -147,6 +151,16 @@ class ArenaPlanning:
             elif fqn in mutated:
                 run.private[fqn] = node.meta["spec"]
         return states
+
+    def _occupants(
+        self, states: Mapping[Node, Place], placed: Mapping[Node, list[Node]]
+    ) -> dict[Node, list[Node]]:
+        """By buffer on the CPU, which values are placed in it."""
+        return {
+            node: placed.get(node, [])
+            for node, place in states.items()
+            if self.layouts[place.arena].device_type == "cpu"
+        }
 
     def _use_devices(
         self, method: str, states: Mapping[Node, Place], names: Mapping[str, str]

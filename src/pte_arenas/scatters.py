@@ -1,41 +1,14 @@
-"""Scatters whose output may be their first argument, so that only the written part moves.
-
-The stock kernels copy all of their input to the output first, whether or not these are one tensor.
-The kernels of these operators are in this package's runtime library.
-"""
+"""Lets new state be made from old by scatters whose output may be their first argument."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from executorch.exir.dialects._ops import ops as exir_ops
 from torch.fx import Node
 
-_SCHEMAS = {
-    "slice_scatter": "Tensor self, Tensor src, int dim=0, SymInt? start=None, SymInt? end=None, "
-    "SymInt step=1",
-    "index_put": "Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False",
-    "scatter": "Tensor self, int dim, Tensor index, Tensor src",
-}
-_LIBRARY: Any = torch.library.Library("pte_arenas", "FRAGMENT")  # type: ignore[no-untyped-call]
-
-
-def _out_variant(function: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
-    def out_variant(*args: Any, out: torch.Tensor, **kwargs: Any) -> torch.Tensor:
-        return out.copy_(function(*args, **kwargs))
-
-    return out_variant
-
-
-for _name, _arguments in _SCHEMAS.items():
-    _function = getattr(torch.ops.aten, _name)
-    _LIBRARY.define(f"{_name}({_arguments}) -> Tensor")
-    _LIBRARY.define(f"{_name}.out({_arguments}, *, Tensor(a!) out) -> Tensor(a!)")
-    for _key in ("CompositeExplicitAutograd", "Meta"):
-        _LIBRARY.impl(_name, _function, _key)
-        _LIBRARY.impl(f"{_name}.out", _out_variant(_function), _key)
+import pte_arenas.kernels  # noqa: F401  # defines the operators
 
 _EDGE = exir_ops.edge
 _REPLACEMENTS = {
