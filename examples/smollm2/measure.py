@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from examples.smollm2.chat import Reader
+from examples.smollm2.model import MAX_PREFILL
 from pte_arenas.runtime import load_program
 
 if TYPE_CHECKING:
@@ -71,8 +72,10 @@ def decode_by_turns(way: str, path: Path, prompt: int, burst: int) -> None:
     Prints the seconds of each token, a line for each burst, and one when the prompt is read.
     """
     call = WAYS[way](path)
-    logits = call("prefill", random_tokens(prompt), torch.arange(prompt))
-    filled = prompt
+    tokens = random_tokens(prompt)
+    for begin in range(0, prompt, MAX_PREFILL):
+        filled = min(begin + MAX_PREFILL, prompt)
+        logits = call("prefill", tokens[begin:filled], torch.arange(filled))
     print("ready", flush=True)
     for _ in sys.stdin:
         begun = time.perf_counter()
@@ -158,6 +161,7 @@ def _stock_methods(path: Path) -> dict[str, Any]:
 
 OURS: dict[str, Load] = {
     "ours": _ours,
+    "short": _ours,
     "quantized": _ours,
     "uncached": functools.partial(_ours, weight_cache=False),
 }

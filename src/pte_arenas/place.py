@@ -110,7 +110,7 @@ class ArenaPlanning:
         names = signature.inputs_to_buffers
         self._use_devices(method, states, names)
         placed = place_new_values(module, states) if self._in_place else {}
-        parts = place_parts(module, self._occupants(states, placed)) if self._in_place else {}
+        parts = place_parts(module, self._occupants(states, placed))
         self._check_devices(method, states, names)
         _forget_unused_results(module)
         for node, place in states.items():
@@ -155,7 +155,9 @@ class ArenaPlanning:
     def _occupants(
         self, states: Mapping[Node, Place], placed: Mapping[Node, list[Node]]
     ) -> dict[Node, list[Node]]:
-        """By buffer on the CPU, which values are placed in it."""
+        """Which values are placed in each buffer, of those whose parts may be read in place."""
+        if self._sized or not self._in_place:  # `_sized`: other runtimes have no kernels of ours
+            return {}
         return {
             node: placed.get(node, [])
             for node, place in states.items()
