@@ -11,9 +11,11 @@ from against_eager import LOAD_ORDERS, Model, check_calls, emit, repeated
 from emitted_calls import calls_of, plan_of
 from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
 from executorch.exir import to_edge_transform_and_lower
+from executorch.exir.tensor import TensorSpec
 from torch import Tensor, nn
 
 import pte_arenas as pa
+from pte_arenas.parts import place_parts
 from pte_arenas.runtime import load_program
 
 X = torch.arange(1.0, 5.0)
@@ -245,3 +247,19 @@ def test_files_for_other_runtimes_have_the_stock_form() -> None:
     }
     assert {"aten::slice_copy.Tensor_out", "aten::select_copy.int_out"} <= operators
     assert not any(operator.startswith("pte_arenas::") for operator in operators)
+
+
+def test_arguments_by_name_stay_copies() -> None:
+    graph = torch.fx.Graph()
+    state = graph.placeholder("k")
+    spec = TensorSpec.from_tensor(torch.zeros(16, 4))
+    state.meta.update(val=torch.zeros(16, 4), spec=spec)
+    part = graph.call_function(
+        torch.ops.aten.slice_copy.Tensor_out, (state, 0), {"start": 4, "end": 6, "out": None}
+    )
+    part.meta.update(val=torch.zeros(2, 4), spec=TensorSpec.from_tensor(torch.zeros(2, 4)))
+    graph.output(graph.call_function(torch.ops.aten.add.out, (part, 1)))
+    module = torch.fx.GraphModule(torch.nn.Module(), graph)
+    assert place_parts(module, {state: []}) == {}
+    part.args, part.kwargs = (state, 0, 4, 6), {"out": None}
+    assert place_parts(module, {state: []}) == {state: [(part, 64)]}

@@ -82,7 +82,7 @@ def chat(
     system: Annotated[str | None, typer.Option(help="Another system prompt.")] = None,
     temperature: Annotated[
         float, typer.Option(min=0, help="How random answers are; 0 takes the likeliest tokens.")
-    ] = 0.2,
+    ] = 0,
     seed: Annotated[
         int, typer.Option(min=0, max=2**63 - 1, help="Another seed, other answers.")
     ] = 0,

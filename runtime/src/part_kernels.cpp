@@ -45,10 +45,16 @@ void take(KernelRuntimeContext& context, const Tensor& self, size_t begin,
     context.fail(Error::InvalidArgument);
     return;
   }
-  const auto* from = static_cast<const uint8_t*>(self.const_data_ptr()) + begin;
-  if (out.const_data_ptr() != from) {
-    std::memmove(out.mutable_data_ptr(), from, out.nbytes());
+  const auto* whole = static_cast<const uint8_t*>(self.const_data_ptr());
+  auto* to = static_cast<uint8_t*>(out.mutable_data_ptr());
+  if (to == whole + begin || out.nbytes() == 0) {
+    return;
   }
+  if (to < whole + self.nbytes() && to + out.nbytes() > whole) {
+    context.fail(Error::InvalidArgument);  // it would write over `self`
+    return;
+  }
+  std::memcpy(to, whole + begin, out.nbytes());
 }
 
 // Takes `count` blocks along a dimension, where they are one run of bytes.

@@ -121,6 +121,15 @@ TEST_F(PartKernels, PartElsewhereIsCopied) {
   EXPECT_EQ(other_[0], 4);
 }
 
+TEST_F(PartKernels, PartAtAnotherPlaceOfItIsRefused) {
+  Floats self({6, 4}, state_.data());
+  Floats out({2, 4}, state_.data() + 4);
+  const auto before = state_;
+  EXPECT_EQ(slice(self, 0, EValue(int64_t{2}), EValue(int64_t{4}), 1, out),
+            Error::InvalidArgument);
+  EXPECT_EQ(state_, before);
+}
+
 TEST_F(PartKernels, NothingIsLeftOfASliceBehindTheEnd) {
   Floats self({6, 4}, state_.data());
   Floats out({6, 4}, other_.data());

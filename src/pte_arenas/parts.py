@@ -108,6 +108,8 @@ def _occupants(
 
 def _offset(node: Node) -> int | None:
     """The byte of its source at which a part begins, if it is one run from a known byte."""
+    if node.kwargs.keys() - {"out"}:  # lowering gives all others by position
+        return None
     if node.target in _WHOLE:
         return 0
     source: Any = node.args[0]
