@@ -154,6 +154,9 @@ KEPT = {
 }
 
 
+METHODS: dict[type[nn.Module], dict[str, tuple[Tensor, ...]]] = {Read: READ, Kept: KEPT}
+
+
 class Filled(nn.Module):
     """A cache of which methods read as much as is filled."""
 
@@ -180,8 +183,7 @@ def model_of(module: type[nn.Module], methods: dict[str, tuple[Tensor, ...]]) ->
 @functools.cache
 def emitted(module: type[nn.Module], xnnpack: bool, in_place: bool) -> pa.ArenaProgramManager:
     partitioner = [XnnpackPartitioner()] if xnnpack else []
-    methods = READ if module is Read else KEPT
-    return emit(model_of(module, methods), partitioner, in_place=in_place)
+    return emit(model_of(module, METHODS[module]), partitioner, in_place=in_place)
 
 
 @pytest.mark.parametrize("in_place", [True, False], ids=["in-place", "copied"])
@@ -190,9 +192,7 @@ def emitted(module: type[nn.Module], xnnpack: bool, in_place: bool) -> pa.ArenaP
 def test_parts_are_right(module: type[nn.Module], xnnpack: bool, in_place: bool) -> None:
     program = load_program(emitted(module, xnnpack, in_place).buffer)
     for load_order in LOAD_ORDERS:
-        check_calls(
-            model_of(module, READ if module is Read else KEPT), program.session(), load_order
-        )
+        check_calls(model_of(module, METHODS[module]), program.session(), load_order)
 
 
 @pytest.mark.parametrize("method", READ)

@@ -38,7 +38,7 @@ Layers = Annotated[
     typer.Option(min=1, help="Only the first so many layers: quicker, and without sense."),
 ]
 Tokens = Annotated[int, typer.Option(min=1, help="How many to continue each prompt by.")]
-_WAY_OUT = "python -m examples.smollm2 export makes the model"
+_WAY_OUT = "; python -m examples.smollm2 export makes the model"
 DEFAULT = Path("demo-output") / "smollm2.pte"
 
 
@@ -90,38 +90,31 @@ def chat(
 ) -> None:
     """Talk with the exported model."""
     quiet()
-    from examples.smollm2.chat import FullError, Sampler, likeliest  # noqa: PLC0415
+    from examples.smollm2.chat import Sampler, likeliest  # noqa: PLC0415
     from examples.smollm2.talk import talk  # noqa: PLC0415
 
     choose = Sampler(temperature, seed=seed) if temperature else likeliest
-    with _one_sentence(program):
-        try:
-            talk(program, system, choose, most)
-        except FullError as error:
-            reason = f"--system: {error}; give a shorter one, or export with a larger --context"
-            raise typer.BadParameter(reason) from None
+    shorter = "; give a shorter one, or export with a larger --context"
+    with _one_sentence(program, _WAY_OUT), _room_for("--system", shorter):
+        talk(program, system, choose, most)
 
 
 @app.command()
 def check(program: ProgramFile = DEFAULT, tokens: Tokens = 64) -> None:
     """Compare what the exported float32 model says with eager PyTorch, token for token."""
     quiet()
-    from examples.smollm2.chat import FullError  # noqa: PLC0415
     from examples.smollm2.comparison import PROMPTS, compare_with_eager  # noqa: PLC0415
 
-    with _one_sentence(program):
-        try:
-            found = list(
-                track(
-                    compare_with_eager(program, tokens),
-                    "continuing prompts",
-                    len(PROMPTS),
-                    console=PROGRESS,
-                    transient=True,
-                )
+    with _one_sentence(program, _WAY_OUT), _room_for("--tokens"):
+        found = list(
+            track(
+                compare_with_eager(program, tokens),
+                "continuing prompts",
+                len(PROMPTS),
+                console=PROGRESS,
+                transient=True,
             )
-        except FullError as error:
-            raise typer.BadParameter(f"--tokens: {error}") from None
+        )
     for one in found:
         typer.echo(f"{'the same' if one.same else 'DIFFERENT'}: {one.prompt}{one.program}")
         if not one.same:
@@ -163,7 +156,18 @@ def bench(
 
 
 @contextmanager
-def _one_sentence(path: Path) -> Iterator[None]:
+def _room_for(option: str, way_out: str = "") -> Iterator[None]:
+    """Says which option asks for more than the KV cache has room for."""
+    from examples.smollm2.chat import FullError  # noqa: PLC0415
+
+    try:
+        yield
+    except FullError as error:
+        raise typer.BadParameter(f"{option}: {error}{way_out}") from None
+
+
+@contextmanager
+def _one_sentence(path: Path, way_out: str = "") -> Iterator[None]:
     """Turns a file that is no exported model, or cannot be, into one sentence."""
     from pte_arenas import ArenaError, InvalidProgramError  # noqa: PLC0415
 
@@ -174,9 +178,9 @@ def _one_sentence(path: Path) -> Iterator[None]:
             raise
         reason = str(error)
     except OSError as error:
-        reason = f"{path}: {(error.strerror or str(error)).lower()}; {_WAY_OUT}"
+        reason = f"{path}: {(error.strerror or str(error)).lower()}{way_out}"
     except (ArenaError, InvalidProgramError) as error:
-        reason = f"{path}: {error}; {_WAY_OUT}"
+        reason = f"{path}: {error}{way_out}"
     else:
         return
     typer.echo(f"error: {reason}", err=True)

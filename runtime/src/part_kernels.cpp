@@ -29,7 +29,7 @@ class Sizes {
   ArrayRef<SizesType> all() const { return {sizes_, dims_}; }
 
  private:
-  SizesType sizes_[runtime::kTensorDimensionLimit + 1];
+  SizesType sizes_[runtime::kTensorDimensionLimit];
   size_t dims_ = 0;
 };
 

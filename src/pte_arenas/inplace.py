@@ -33,16 +33,11 @@ from executorch.exir.schema import TensorShapeDynamism
 from torch.fx import GraphModule, Node
 from torch.fx.node import map_arg
 
+from pte_arenas.kernels import OURS, SCATTERS
+
 _COPY = torch.ops.aten.copy_.default
 _GETITEM = operator.getitem
-# Operators of this package: out may be the first argument, and then only the written part moves.
-SCATTERS = frozenset(
-    {
-        "pte_arenas::index_put",
-        "pte_arenas::scatter",
-        "pte_arenas::slice_scatter",
-    }
-)
+_SCATTERS = frozenset(f"{OURS.name}::{name}" for name in SCATTERS)
 
 
 @dataclass
@@ -199,7 +194,7 @@ def _aliasable(node: Node) -> list[Node]:
     if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
         return []
     name = node.target._schema.name
-    if name in SCATTERS:
+    if name in _SCATTERS:
         # What it reads besides the first argument, it reads while it writes.
         once = sum(argument is node.args[0] for argument in _arguments(node)) == 1
         return [node.args[0]] if isinstance(node.args[0], Node) and once else []

@@ -25,25 +25,24 @@ from executorch.exir.schema import TensorShapeDynamism
 from torch._ops import OpOverload
 from torch.fx import GraphModule, Node
 
-import pte_arenas.kernels  # noqa: F401  # defines the operators
 from pte_arenas.inplace import Aliases, computed_at, mutates, view_source
+from pte_arenas.kernels import OURS
 
-_ATEN, _OURS = torch.ops.aten, torch.ops.pte_arenas
+_ATEN = torch.ops.aten
 _KERNELS = {
-    _ATEN.slice_copy.Tensor_out: _OURS.slice_copy.out,
-    _ATEN.select_copy.int_out: _OURS.select_copy.out,
-    _ATEN.unsqueeze_copy.out: _OURS.unsqueeze_copy.out,
-    _ATEN.squeeze_copy.dims_out: _OURS.squeeze_copy.out,
+    _ATEN.slice_copy.Tensor_out: OURS.slice_copy.out,
+    _ATEN.select_copy.int_out: OURS.select_copy.out,
+    _ATEN.unsqueeze_copy.out: OURS.unsqueeze_copy.out,
+    _ATEN.squeeze_copy.dims_out: OURS.squeeze_copy.out,
 }
 _WHOLE = (_ATEN.unsqueeze_copy.out, _ATEN.squeeze_copy.dims_out)
 
 
 @dataclass(frozen=True)
 class _Run:
-    """Bytes of a buffer: which, from where, of which occupant, and when that is no more."""
+    """Bytes of a buffer: of which, from where, and until when they have one occupant."""
 
     state: Node
-    occupant: Node
     begin: int
     end: float
 
@@ -64,18 +63,17 @@ def place_parts(
     """
     graph = Aliases.of(module)
     runs = dict(_occupants(graph, occupants))
-    taken = set(runs)
     parts: dict[Node, list[tuple[Node, int]]] = {}
     for node in module.graph.nodes:
         source: Any = view_source(node) or (node.args[0] if node.target in _KERNELS else None)
-        if node in taken or source not in runs:
+        if node in runs or source not in runs:  # occupants are there from the start
             continue
         run = runs[source]
         if node.target in _KERNELS:
             offset = _offset(node)
             if offset is None:
                 continue
-            run = _Run(run.state, run.occupant, run.begin + offset, run.end)
+            run = _Run(run.state, run.begin + offset, run.end)
             if not _fits(node, run) or not _safe(graph, node, run):
                 continue
             node.target = _KERNELS[node.target]
@@ -103,7 +101,7 @@ def _occupants(
         )
         ends = [*(float(graph.order[computed_at(node)]) for node in placed), math.inf]
         for occupant, end in zip(chain, ends, strict=True):
-            yield occupant, _Run(state, occupant, 0, min(end, mutated))
+            yield occupant, _Run(state, 0, min(end, mutated))
 
 
 def _offset(node: Node) -> int | None:
@@ -114,13 +112,12 @@ def _offset(node: Node) -> int | None:
         return 0
     source: Any = node.args[0]
     sizes: Sequence[Any] = source.meta["val"].shape
-    arguments = dict(zip(("dim", "start", "end", "step"), node.args[1:], strict=False))
-    if node.target is _ATEN.select_copy.int_out:
-        arguments = dict(zip(("dim", "start"), node.args[1:], strict=True))
-    dim = _wrapped(arguments.get("dim", 0), len(sizes))
-    start = arguments.get("start")
+    # `dim, index` of a select, or `dim=0, start=None, end=None, step=1` of a slice.
+    given: Any = node.args[1:]
+    dim, start, _, step = given + (0, None, None, 1)[len(given) :]
+    dim = _wrapped(dim, len(sizes))
     start = 0 if start is None else start
-    if arguments.get("step", 1) != 1 or any(size != 1 for size in _known(sizes[:dim])):
+    if step != 1 or any(size != 1 for size in _known(sizes[:dim])):
         return None
     if start == 0:
         return 0

@@ -110,7 +110,7 @@ class ArenaPlanning:
         names = signature.inputs_to_buffers
         self._use_devices(method, states, names)
         placed = place_new_values(module, states) if self._in_place else {}
-        parts = place_parts(module, self._occupants(states, placed))
+        parts = self._place_parts(module, states, placed)
         self._check_devices(method, states, names)
         _forget_unused_results(module)
         for node, place in states.items():
@@ -152,17 +152,17 @@ class ArenaPlanning:
                 run.private[fqn] = node.meta["spec"]
         return states
 
-    def _occupants(
-        self, states: Mapping[Node, Place], placed: Mapping[Node, list[Node]]
-    ) -> dict[Node, list[Node]]:
-        """Which values are placed in each buffer, of those whose parts may be read in place."""
+    def _place_parts(
+        self, module: GraphModule, states: Mapping[Node, Place], placed: Mapping[Node, list[Node]]
+    ) -> dict[Node, list[tuple[Node, int]]]:
         if self._sized or not self._in_place:  # `_sized`: other runtimes have no kernels of ours
             return {}
-        return {
+        occupants = {
             node: placed.get(node, [])
             for node, place in states.items()
             if self.layouts[place.arena].device_type == "cpu"
         }
+        return place_parts(module, occupants)
 
     def _use_devices(
         self, method: str, states: Mapping[Node, Place], names: Mapping[str, str]
